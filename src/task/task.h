@@ -1,0 +1,129 @@
+// A task: its contract, how inputs are made, what is right, what is measured, and the variants that compete.
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "task/contract.h"
+#include "task/gate.h"
+#include "task/kernel.h"
+#include "tensor/random.h"
+
+namespace faibench {
+
+class Communicator;
+
+/// Makes one input set from random numbers; nothing else may enter, so that every rank makes the same.
+using Generator = std::function<TensorMap(Random&)>;
+
+/// A named size. `parts`: input sets that one timed call runs through one after another; its time is their sum.
+struct Workload {
+  std::string name;                ///< "smoke", "standard", "gpu", or the task's own ("large")
+  std::string description;         ///< sizes and distribution, as the contract words them
+  std::vector<Generator> parts;
+  double baseline_seconds = 0.001; ///< rough time of the baseline on one core: orders the schedule before anything was measured
+};
+
+/// A fixed case of the gate: an edge shape, an adversarial value or an invalid input (the contract says what must come of it).
+struct Case {
+  std::string name;
+  std::string note;
+  Generator inputs;
+};
+
+struct Variant {
+  std::string name;  ///< "reference", "baseline", "cpu", ... "peer:openblas"
+  Kernel kernel;
+  std::string idea;  ///< one line: what makes it fast
+};
+
+/// What a call at least costs: bytes through memory (read + written) and arithmetic operations.
+struct Floor {
+  double bytes = 0;
+  double operations = 0;
+};
+
+/// speedup of a block = (baseline seconds / candidate seconds, unless time does not count) * (objective of baseline / of candidate)^exponent.
+struct Metric {
+  std::string text = "time";
+  bool counts_time = true;
+  /// Lower is better; recomputed by the judge from the output alone. Empty: time only.
+  std::function<double(const TensorRefMap& inputs, const TensorRefMap& outputs)> objective = {};
+  double exponent = 1;
+};
+
+/// The form of a task in which every rank holds a shard: runs in the ranks themselves.
+struct MultiRank {
+  struct Call {
+    Communicator& communicator;
+    Arguments arguments;  ///< this rank's shard, and room for its outputs
+  };
+  struct RankVariant {
+    std::string name;  ///< "mpi_baseline" (the straightforward form, timed against), "mpi", ...
+    std::function<Rejected(Call&)> run;
+    std::string idea;
+  };
+  /// Contract of one rank's shard: its tensors and rejections.
+  Contract contract;
+  std::vector<RankVariant> variants;  ///< the first is the baseline
+  /// The whole input of a call on `ranks` ranks, in the one-process form.
+  struct RankWorkload {
+    std::string name;
+    std::string description;
+    std::function<TensorMap(Random&, int ranks)> inputs;
+  };
+  std::vector<RankWorkload> workloads;
+  std::function<TensorMap(const TensorMap& whole, int rank, int ranks)> shard;
+  /// Outputs of all ranks, by rank, against the whole input.
+  std::function<GateResult(const TensorRefMap& whole, const std::vector<TensorMap>& outputs_by_rank)> gate;
+  std::function<Floor(const TensorMap& whole, int ranks)> wire_floor;  ///< bytes that one rank must send
+};
+
+struct Task {
+  std::string name;
+  std::string group;
+  std::string summary;       ///< one line
+  std::string semantics;     ///< what it computes, short, for `show`
+  Contract contract;
+  std::vector<Variant> variants;
+  std::vector<Workload> workloads;
+  std::vector<Case> cases;
+  Generator random_case;     ///< a small valid input of random shape
+  Gate gate;
+  /// The right outputs, in f64 where rounding matters. Empty: the `reference` variant's.
+  std::function<TensorMap(const TensorRefMap& inputs)> expected;
+  Metric metric;
+  std::function<Floor(const TensorRefMap& inputs)> floor;
+  std::string floor_text;    ///< the formula of `floor`
+  std::optional<MultiRank> multi_rank;
+
+  /// Null when there is none of that name.
+  [[nodiscard]] const Variant* find_variant(std::string_view name) const;
+  [[nodiscard]] const Workload* find_workload(std::string_view name) const;
+};
+
+/// Output tensors as the contract allocates them for generally valid inputs; in-place tensors are copied from the inputs.
+TensorMap allocate_outputs(const Contract& contract, const TensorRefMap& inputs);
+
+/// One direct call in this process: general codes, the runner's rules, the kernel; data-dependent outputs are cut to their true length.
+/// `outputs` holds what allocate_outputs gave. The path of the reference, of tests, and inside the candidate process.
+Rejected call_kernel(const Contract& contract, const Kernel& kernel, const TensorRefMap& inputs, TensorRefMap& outputs);
+
+/// The same with fresh outputs; throws Error(internal) on a rejection.
+TensorMap run_kernel(const Contract& contract, const Kernel& kernel, const TensorRefMap& inputs);
+
+/// The right outputs for valid inputs: Task::expected or the reference variant's.
+TensorMap expected_outputs(const Task& task, const TensorRefMap& inputs);
+
+/// Each task folder defines one function here, named like the folder.
+namespace tasks {}
+
+/// All tasks of this build, in the order of their folders. The list is generated from the folders under kernels/ and collectives/.
+std::span<const Task* const> all_tasks();
+/// Null when there is none of that name.
+const Task* find_task(std::string_view name);
+
+}  // namespace faibench
