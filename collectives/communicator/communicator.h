@@ -12,8 +12,21 @@ namespace faibench {
 
 enum class Reduce { sum, min, max };
 
+/// `count` elements for, or from, another rank: one entry of Communicator::start_exchange.
+struct Outgoing { const void* data; std::int64_t count; int to; };
+struct Incoming { void* data; std::int64_t count; int from; };
+
+/// An exchange under way. Its buffers belong to it until wait() returns. Destroying it waits too, and hides what went wrong.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual void wait() = 0;
+};
+
 /// A group of ranks. Calls are collective and blocking unless said otherwise: every rank calls the same ones in the same order.
-/// Counts may pass 2^31 elements. Failures of the transport throw Error(mpi).
+/// Counts may pass 2^31 elements and may be 0. Failures of the transport throw Error(mpi); after one the group cannot be used any more.
+/// Buffers of one call may not overlap, except that all_reduce takes in == out, and all_gather takes a rank's piece where it belongs in `out`.
+/// One thread at a time.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -21,7 +34,8 @@ class Communicator {
   [[nodiscard]] virtual int size() const = 0;
 
   virtual void barrier() = 0;
-  /// Untyped forms; counts in elements of `dtype` (16-bit floats and bool can be moved, not reduced).
+  /// Untyped forms; counts in elements of `dtype`. 16-bit floats and bool can be moved, not reduced: that throws Error(internal).
+  /// The order in which a sum adds its terms is the transport's own.
   virtual void all_reduce(const void* in, void* out, std::int64_t count, Dtype dtype, Reduce op) = 0;
   /// Rank r gets elements [displacements[r], displacements[r] + counts[r]) of the reduced vector.
   virtual void reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, Dtype dtype, Reduce op) = 0;
@@ -31,8 +45,12 @@ class Communicator {
   virtual void all_to_all(const void* in, std::span<const std::int64_t> send_counts, std::span<const std::int64_t> send_offsets, void* out,
                           std::span<const std::int64_t> recv_counts, std::span<const std::int64_t> recv_offsets, Dtype dtype) = 0;
   virtual void broadcast(void* data, std::int64_t count, Dtype dtype, int root) = 0;
+  /// Not collective: two ranks, equal counts on both sides. send() may wait for its receive().
   virtual void send(const void* data, std::int64_t count, Dtype dtype, int to) = 0;
   virtual void receive(void* data, std::int64_t count, Dtype dtype, int from) = 0;
+  /// Starts any set of messages at once and does not wait. Messages between the same two ranks match in the order of their start, with equal counts; a count of 0
+  /// sends nothing. Not collective: ranks without a message need not call it.
+  [[nodiscard]] virtual std::unique_ptr<Exchange> start_exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming, Dtype dtype) = 0;
   /// Ranks of equal color form a group, ordered by key, then by rank. A negative color joins none (null).
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
