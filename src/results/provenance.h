@@ -1,0 +1,57 @@
+// Where a run's figures come from: the build, the machines, the job. Everything a reader needs to tell two runs apart.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace faibench {
+
+/// One host of the run. Peaks are 0 until measured; texts are empty where the machine will not tell.
+struct HostFacts {
+  std::string name;
+  std::string cpu_model;
+  std::string isa;               ///< the instruction sets that matter, space-separated: "sse2 avx2 fma avx512f"
+  std::string topology;          ///< "1 package, 1 NUMA node, 2 cores, 2 processors; L1d 32 KiB, L2 1024 KiB, L3 32768 KiB"
+  std::string system;            ///< kernel and its release
+  std::int64_t memory_bytes = 0;
+  std::vector<std::string> gpus; ///< model names
+  std::string gpu_driver;
+  std::string machine_class;     ///< equal for machines whose timings may be compared: CPU model, cores, instruction sets, GPUs
+  std::vector<int> ranks;        ///< of the world, that ran here
+
+  double copy_bytes_per_second = 0;
+  double cache_copy_bytes_per_second = 0;
+  double operations_per_second = 0;
+  double handshake_seconds = 0;
+  double noise_floor = 0;
+};
+
+struct Provenance {
+  std::string version, commit;   ///< of faibench; the commit ends in "-dirty" where the tree had changes
+  std::string compiler, flags, build_type;
+  std::string hdf5, mpi, cuda, nccl;  ///< versions; empty where built without
+  std::string command_line;
+  std::string started;           ///< UTC, "2026-01-31T23:59:59Z"
+  std::uint64_t seed = 0;
+  int world_size = 1;
+  std::string launcher;          ///< "slurm", "mpirun" or "alone"
+  std::string slurm_job_id;      ///< empty outside Slurm
+  std::string machine_class;     ///< of the coordinator's host
+  std::vector<std::pair<std::string, std::string>> environment;  ///< SLURM_*, OMP_*, MPI and library variables that matter, by name
+  std::vector<HostFacts> hosts;
+};
+
+/// What this process can know about its host, its build and its job: `hosts` holds this host alone, without peaks, with `ranks` empty. Never throws for what a machine will not tell.
+Provenance collect_local(const std::vector<std::string>& command_line = {});
+/// This host alone: what a rank sends to the coordinator.
+HostFacts collect_host();
+
+/// One JSON object on one line, and back. The readers throw Error(bad_input) naming the field; unknown fields are ignored.
+std::string to_json(const HostFacts& host);
+HostFacts host_from_json(std::string_view text);
+std::string to_json(const Provenance& provenance);
+Provenance provenance_from_json(std::string_view text);
+
+}  // namespace faibench

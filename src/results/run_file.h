@@ -1,0 +1,19 @@
+// The result file of a run (format "faibench-run/1", results/FORMAT.md): HDF5 that opens in h5py and pandas with no code of ours.
+#pragma once
+#include <filesystem>
+#include <vector>
+
+#include "results/journal.h"
+
+namespace faibench {
+
+/// Writes the whole file to a temporary beside `path`, syncs, renames: `path` always holds the old run or the new one. Throws Error(io) and leaves what was there.
+void write_run_file(const std::filesystem::path& path, const Provenance& provenance, const std::vector<Record>& records, Disk& disk = Disk::real());
+
+/// Records with their samples, and the provenance. Throws Error(bad_input) "<path>: <place>: <reason>" in one line for anything that is not a well-formed run file.
+RunContents read_run_file(const std::filesystem::path& path);
+
+/// A run by its name: RUN.h5; its journal where RUN.h5 is missing; or a journal itself (RUN.jsonl).
+RunContents read_run(const std::filesystem::path& path);
+
+}  // namespace faibench
