@@ -117,10 +117,14 @@ Kernel::Overload overload(Result (*function)(P...), std::vector<std::string> nam
 ///   View<const T, R>  an input            T by value (bool too)   a scalar input       std::string_view  a u8[n] input
 ///   View<T, R>        an output, in place  std::optional<View>     optional/conditional  Length&          a data-dependent length
 /// It returns void, or Rejected when the contract leaves rules to the variant.
-template <class Result, class... P>
-Kernel::Overload bind(Result (*function)(P...), std::vector<std::string> names) {
-  if (names.size() != sizeof...(P)) throw Error(Error::Kind::internal, "bind: a function of " + std::to_string(sizeof...(P)) + " parameters got " + std::to_string(names.size()) + " names");
-  return kernel_detail::overload(function, std::move(names), std::index_sequence_for<P...>());
-}
+/// An object and not a function, so that std::bind is not looked up beside it when a parameter is of namespace std.
+struct Bind {
+  template <class Result, class... P>
+  Kernel::Overload operator()(Result (*function)(P...), std::vector<std::string> names) const {
+    if (names.size() != sizeof...(P)) throw Error(Error::Kind::internal, "bind: a function of " + std::to_string(sizeof...(P)) + " parameters got " + std::to_string(names.size()) + " names");
+    return kernel_detail::overload(function, std::move(names), std::index_sequence_for<P...>());
+  }
+};
+inline constexpr Bind bind{};
 
 }  // namespace faibench
