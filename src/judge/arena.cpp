@@ -1,0 +1,139 @@
+#include "judge/arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace faibench {
+namespace {
+
+constexpr std::int64_t guard_bytes = 4096;
+constexpr std::uint64_t guard_pattern = 0xA7A7A7A7A7A7A7A7u;  // one byte repeated, so that zones may start anywhere
+
+void fill(std::byte* at, std::int64_t bytes, std::uint64_t pattern) {
+  std::int64_t i = 0;
+  for (; i + 8 <= bytes; i += 8) std::memcpy(at + i, &pattern, 8);
+  std::memcpy(at + i, &pattern, static_cast<std::size_t>(bytes - i));
+}
+
+// Offset of the first byte that is not the pattern's, -1 if all are.
+std::int64_t first_difference(const std::byte* at, std::int64_t bytes, std::uint64_t pattern) {
+  std::int64_t i = 0;
+  for (; i + 8 <= bytes; i += 8)
+    if (std::memcmp(at + i, &pattern, 8) != 0) break;
+  const auto* expected = reinterpret_cast<const std::byte*>(&pattern);
+  for (; i < bytes; ++i)
+    if (at[i] != expected[i % 8]) return i;
+  return -1;
+}
+
+std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+Arena::Arena() {
+  descriptor_ = memfd_create("faibench-arena", MFD_CLOEXEC);
+  if (descriptor_ < 0 || ftruncate(descriptor_, static_cast<off_t>(mapping_bytes)) != 0)
+    throw Error(Error::Kind::io, std::string("cannot make shared memory for the candidate: ") + std::strerror(errno));
+  void* mapping = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor_, 0);
+  if (mapping == MAP_FAILED) throw Error(Error::Kind::io, std::string("cannot map shared memory for the candidate: ") + std::strerror(errno));
+  control_ = static_cast<ControlPage*>(mapping);
+  control_->version = ControlPage::version_now;
+  data_ = static_cast<std::byte*>(mapping) + control_bytes;
+}
+
+Arena::~Arena() {
+  if (control_) munmap(control_, mapping_bytes);
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void Arena::add(const std::string& name, Dtype dtype, const Shape& shape, bool output, bool in_place) {
+  if (placed_.size() == static_cast<std::size_t>(ControlPage::max_tensors)) throw Error(Error::Kind::internal, "a call has more than 64 tensors");
+  if (name.size() >= sizeof(ControlPage::Slot::name)) throw Error(Error::Kind::internal, "tensor name '" + name + "' is too long");
+  if (shape.size() > static_cast<std::size_t>(ControlPage::max_rank)) throw Error(Error::Kind::internal, "tensor '" + name + "' has more than 8 dimensions");
+  TensorRef ref{dtype, shape, nullptr};
+  const std::int64_t bytes = ref.bytes();
+  const std::int64_t start = used_ + guard_bytes;
+  const std::int64_t end = start + bytes;
+  // The zone behind a tensor starts at its last byte, not at the next line: one byte too many is seen.
+  if (static_cast<std::size_t>(end) + 2 * guard_bytes + control_bytes > mapping_bytes) throw Error(Error::Kind::bad_input, "the call's tensors are larger than the shared memory");
+  ref.data = data_ + start;
+  fill(data_ + used_, guard_bytes, guard_pattern);
+  used_ = rounded_up(end, 64);
+  fill(data_ + end, used_ - end + guard_bytes, guard_pattern);
+  ControlPage::Slot& slot = control_->slots[placed_.size()];
+  std::memset(&slot, 0, sizeof slot);
+  std::memcpy(slot.name, name.data(), name.size());
+  slot.dtype = static_cast<std::uint32_t>(dtype);
+  slot.rank = static_cast<std::uint32_t>(shape.size());
+  std::copy(shape.begin(), shape.end(), slot.extents);
+  slot.offset = start;
+  placed_.push_back({name, ref, output, in_place});
+}
+
+void Arena::lay_out(const TensorRefMap& inputs, const std::vector<Contract::OutputShape>& outputs, const std::vector<std::string>& in_place, std::uint64_t nonce) {
+  placed_.clear();
+  used_ = 0;
+  // Every 16-bit piece has an exponent of all ones and a mantissa that is not zero: a NaN in f16, bf16, f32 and f64; the rest differs from call to call.
+  const std::uint64_t piece = 0xFFFBu ^ ((nonce * 0x9E37u >> 3) & 0x38u);
+  poison_ = piece * 0x0001000100010001u;
+  for (const auto& [name, tensor] : inputs) add(name, tensor.dtype, tensor.shape, false, false);
+  control_->inputs = static_cast<std::uint32_t>(placed_.size());
+  for (const std::string& name : in_place)
+    if (const TensorRef* input = inputs.find(name)) add(name, input->dtype, input->shape, true, true);
+  for (const Contract::OutputShape& output : outputs) add(output.name, output.dtype, output.shape, true, false);
+  control_->outputs = static_cast<std::uint32_t>(placed_.size()) - control_->inputs;
+  used_ += guard_bytes;
+  for (const Placed& tensor : placed_) {
+    const std::int64_t bytes = tensor.ref.bytes();
+    if (bytes == 0) continue;
+    if (tensor.output && !tensor.in_place) fill(tensor.ref.data, bytes, poison_);
+    else std::memcpy(tensor.ref.data, inputs.at(tensor.name).data, static_cast<std::size_t>(bytes));
+  }
+}
+
+TensorRefMap Arena::outputs(const std::vector<std::int64_t>& lengths) const {
+  TensorRefMap result;
+  std::size_t index = 0;
+  for (const Placed& tensor : placed_) {
+    if (!tensor.output) continue;
+    TensorRef ref = tensor.ref;
+    if (index < lengths.size() && lengths[index] >= 0 && ref.rank() > 0) ref.shape[0] = lengths[index];
+    ++index;
+    result.add(tensor.name, ref);
+  }
+  return result;
+}
+
+std::optional<std::string> Arena::violation(const TensorRefMap& inputs) const {
+  std::int64_t zone = 0;
+  for (std::size_t i = 0; i <= placed_.size(); ++i) {  // the zone before tensor i, which is also the one behind tensor i-1
+    const std::int64_t end = i < placed_.size() ? placed_[i].ref.data - data_ : used_;
+    const std::int64_t at = first_difference(data_ + zone, end - zone, guard_pattern);
+    if (at >= 0) {  // blame the nearer neighbour
+      if (i > 0 && (i == placed_.size() || at <= (end - zone) / 2)) return placed_[i - 1].name + ": byte " + std::to_string(at) + " past its end was written";
+      return placed_[i].name + ": byte " + std::to_string(end - zone - at) + " before its start was written";
+    }
+    if (i < placed_.size()) zone = end + placed_[i].ref.bytes();
+  }
+  for (const Placed& tensor : placed_) {
+    if (tensor.output) continue;
+    const TensorRef& original = inputs.at(tensor.name);
+    const std::int64_t bytes = tensor.ref.bytes();
+    if (bytes == 0 || std::memcmp(tensor.ref.data, original.data, static_cast<std::size_t>(bytes)) == 0) continue;
+    std::int64_t i = 0;
+    const std::int64_t width = size_of(tensor.ref.dtype);
+    while (std::memcmp(tensor.ref.data + i * width, original.data + i * width, static_cast<std::size_t>(width)) == 0) ++i;
+    return "input " + tensor.name + " was changed at element " + std::to_string(i);
+  }
+  return std::nullopt;
+}
+
+bool Arena::outputs_untouched() const {
+  return std::all_of(placed_.begin(), placed_.end(), [&](const Placed& tensor) { return !tensor.output || tensor.in_place || first_difference(tensor.ref.data, tensor.ref.bytes(), poison_) < 0; });
+}
+
+}  // namespace faibench

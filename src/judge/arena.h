@@ -1,0 +1,56 @@
+// The shared memory of one judge: the control page and the tensors of the current call, each between guard zones.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "judge/control_page.h"
+#include "task/contract.h"
+#include "tensor/tensor.h"
+
+namespace faibench {
+
+/// Owned by the judge; both its candidate processes map the same pages, so that neither has the better memory.
+class Arena {
+ public:
+  Arena();  ///< Throws Error(io) when the system has no room for shared memory.
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] ControlPage& control() { return *control_; }
+
+  /// Lays out one call: copies the inputs in, fills outputs with poison and all guard zones with their pattern. In-place outputs start as copies of the inputs.
+  /// Writes the slots of the control page. `outputs` lists dtype and upper-bound shape. Pages used before are used again.
+  void lay_out(const TensorRefMap& inputs, const std::vector<Contract::OutputShape>& outputs, const std::vector<std::string>& in_place, std::uint64_t nonce);
+  /// Bytes of the data region in use by the current layout.
+  [[nodiscard]] std::int64_t used_bytes() const { return used_; }
+
+  /// The outputs as they stand; `lengths` are the claimed true first extents (-1: none), already checked.
+  [[nodiscard]] TensorRefMap outputs(const std::vector<std::int64_t>& lengths) const;
+
+  /// What the call must not have done: written outside an output, or changed an input. One line, or empty.
+  [[nodiscard]] std::optional<std::string> violation(const TensorRefMap& inputs) const;
+  /// Whether every byte of every proper output still is poison.
+  [[nodiscard]] bool outputs_untouched() const;
+
+ private:
+  struct Placed {
+    std::string name;
+    TensorRef ref;      // into the arena
+    bool output, in_place;
+  };
+  std::byte* place(std::int64_t bytes);
+  void add(const std::string& name, Dtype dtype, const Shape& shape, bool output, bool in_place);
+
+  int descriptor_ = -1;
+  ControlPage* control_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::int64_t used_ = 0;
+  std::uint64_t poison_ = 0;
+  std::vector<Placed> placed_;
+};
+
+}  // namespace faibench

@@ -1,0 +1,35 @@
+// Timed blocks: baseline and candidate on the same fresh inputs, in random order, every call gated.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "judge/gated_call.h"
+#include "judge/job.h"
+#include "judge/statistics.h"
+#include "results/record.h"
+
+namespace faibench {
+
+struct Measurement {
+  std::vector<Sample> samples;                 ///< warm-up blocks too, with negative numbers
+  Interval speedup;
+  std::string stop_reason;
+  double baseline_seconds = 0, seconds = 0;    ///< medians per call
+  double baseline_objective = 0, objective = 0;
+  Floor floor;                                 ///< of one call, mean over the counted blocks
+  double floor_seconds = 0;
+  std::string bound;
+  int outlier_blocks = 0, disturbed_blocks = 0, impossible_blocks = 0;
+  std::optional<Failure> failure;              ///< of the candidate; the rest then holds what was measured before
+};
+
+/// Least time for `floor` on this machine; `bound` says whether memory or arithmetic decides. Data that fits the private caches may come from there.
+double floor_seconds(const Floor& floor, const MachinePeaks& peaks, std::string& bound);
+
+/// Runs warm-up and counted blocks until the stop rule says so. `progress` hears about each block.
+Measurement measure(CallSite& site, const Task& task, const Workload& workload, Candidate& baseline, Candidate& candidate, bool candidate_is_baseline,
+                    const JudgeJob& job, const StopRule& rule, const std::function<void(const std::string&)>& progress);
+
+}  // namespace faibench

@@ -1,0 +1,284 @@
+#include "judge/candidate.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <set>
+
+#include "judge/processes.h"
+
+extern char** environ;
+
+namespace faibench {
+namespace {
+
+constexpr double watch_seconds = 0.02;  // how often a waiting judge looks at the candidate's health: 10 us each time
+constexpr rlim_t largest_written_file = rlim_t{64} << 20;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// A copy of what another process may be writing to right now: never past the field.
+template <std::size_t N>
+std::string bounded(const char (&field)[N]) {
+  char copy[N];
+  std::memcpy(copy, field, N);
+  copy[N - 1] = 0;
+  return copy;
+}
+
+template <std::size_t N>
+void store(char (&field)[N], const std::string& text) {
+  if (text.size() >= N) throw Error(Error::Kind::bad_input, "'" + text + "' is too long");
+  std::memset(field, 0, N);
+  std::memcpy(field, text.data(), text.size());
+}
+
+// The environment of a candidate: the judge's, with the thread team fixed and without what makes an MPI library take itself for a rank.
+std::vector<std::string> candidate_environment(const std::vector<int>& cpus) {
+  std::vector<std::string> variables;
+  for (char** v = environ; *v; ++v)
+    if (!is_launcher_variable(*v) && std::strncmp(*v, "OMP_", 4) != 0 && std::strncmp(*v, "GOMP_", 5) != 0) variables.emplace_back(*v);
+  std::string places;
+  for (int cpu : cpus) places += (places.empty() ? "{" : ",{") + std::to_string(cpu) + "}";
+  variables.push_back("OMP_NUM_THREADS=" + std::to_string(cpus.size()));
+  variables.push_back("OMP_PLACES=" + places);
+  variables.push_back("OMP_PROC_BIND=close");
+  variables.push_back("OMP_DYNAMIC=false");
+  return variables;
+}
+
+}  // namespace
+
+std::string signal_name(int signal) {
+  if (const char* name = sigabbrev_np(signal)) return std::string("SIG") + name;
+  return "signal " + std::to_string(signal);
+}
+
+std::string cpu_list(const std::vector<int>& cpus) {
+  std::string text;
+  for (std::size_t i = 0; i < cpus.size();) {
+    std::size_t j = i;
+    while (j + 1 < cpus.size() && cpus[j + 1] == cpus[j] + 1) ++j;
+    text += (text.empty() ? "" : ",") + std::to_string(cpus[i]) + (j > i ? "-" + std::to_string(cpus[j]) : "");
+    i = j + 1;
+  }
+  return text;
+}
+
+void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+Candidate::Candidate(Arena& arena, const std::string& worker, std::string task, std::string variant, const std::vector<int>& cpus, CandidateLimits limits)
+    : arena_(arena), task_(std::move(task)), variant_(std::move(variant)), cpus_(cpus), limits_(limits) {
+  stderr_ = memfd_create("faibench-candidate-stderr", MFD_CLOEXEC);  // a file, not a pipe: nobody has to drain it
+  if (stderr_ < 0) throw Error(Error::Kind::io, std::string("cannot make a file for the candidate's stderr: ") + std::strerror(errno));
+  // Everything is allocated before the fork: the child may call only async-signal-safe functions.
+  const std::vector<std::string> variables = candidate_environment(cpus_);
+  std::vector<char*> env;
+  for (const std::string& v : variables) env.push_back(const_cast<char*>(v.c_str()));
+  env.push_back(nullptr);
+  char* arguments[] = {const_cast<char*>(worker.c_str()), const_cast<char*>("candidate"), nullptr};
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  for (int cpu : cpus_) CPU_SET(cpu, &mask);
+  const pid_t judge = getpid();
+  arena_.control().turn.store(ControlPage::judge_turn);
+  pid_ = fork();
+  if (pid_ < 0) throw Error(Error::Kind::io, std::string("cannot start the candidate process: ") + std::strerror(errno));
+  if (pid_ == 0) {
+    setsid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != judge) _exit(127);
+    if (!cpus_.empty()) sched_setaffinity(0, sizeof mask, &mask);
+    const int null = open("/dev/null", O_RDWR);
+    dup2(null, 0);
+    dup2(null, 1);  // whatever it prints there is nobody's business
+    dup2(stderr_, 2);
+    if (arena_.descriptor() == arena_descriptor) fcntl(arena_descriptor, F_SETFD, 0);
+    else dup2(arena_.descriptor(), arena_descriptor);
+    close_range(arena_descriptor + 1, ~0u, 0);
+    const rlimit core{0, 0}, file{largest_written_file, largest_written_file};
+    setrlimit(RLIMIT_CORE, &core);
+    setrlimit(RLIMIT_FSIZE, &file);
+    const rlim_t data_bytes = static_cast<rlim_t>(limits_.memory_bytes) * 2;  // the judge's own watch comes first; this stops what outruns it
+    const rlimit data{data_bytes, data_bytes};
+    setrlimit(RLIMIT_DATA, &data);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    for (int s : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGPIPE, SIGHUP}) signal(s, SIG_DFL);
+    execve(worker.c_str(), arguments, env.data());
+    _exit(127);
+  }
+  register_child(pid_);
+  alive_ = true;
+}
+
+Candidate::~Candidate() {
+  kill_all();
+  if (stderr_ >= 0) close(stderr_);
+}
+
+std::optional<Failure> Candidate::load() {
+  ControlPage& page = arena_.control();
+  store(page.task, task_);
+  store(page.variant, variant_);
+  if (!round_trip(ControlPage::Command::load, limits_.load_seconds)) return failure_;
+  if (page.status == ControlPage::Status::ok) return std::nullopt;
+  fail(Verdict::build_failed, "cannot load", bounded(page.message));
+  return failure_;
+}
+
+std::optional<Failure> Candidate::touch(std::int64_t bytes) {
+  arena_.control().touch_bytes = bytes;
+  if (!round_trip(ControlPage::Command::touch, limits_.load_seconds)) return failure_;
+  return std::nullopt;
+}
+
+std::optional<Candidate::Reply> Candidate::call(int threads) {
+  ControlPage& page = arena_.control();
+  page.threads = threads;
+  const std::uint32_t inputs = page.inputs, outputs = page.outputs;
+  std::vector<ControlPage::Slot> slots(page.slots + inputs, page.slots + inputs + outputs);
+  const auto seconds = round_trip(ControlPage::Command::call, limits_.call_seconds);
+  if (!seconds) return std::nullopt;
+  Reply reply;
+  reply.seconds = *seconds;
+  const ControlPage::Status status = page.status;
+  if (status == ControlPage::Status::rejected) {
+    reply.rejected = Rejection{bounded(page.code), bounded(page.tensor), page.index, bounded(page.message)};
+    return reply;
+  }
+  if (status == ControlPage::Status::out_of_memory) {
+    fail(Verdict::out_of_memory, "allocation failed", "an allocation failed under the limit of " + std::to_string(limits_.memory_bytes >> 20) + " MiB");
+    return std::nullopt;
+  }
+  if (status != ControlPage::Status::ok) {
+    fail(Verdict::crashed, "exception", bounded(page.message));
+    return std::nullopt;
+  }
+  for (std::uint32_t i = 0; i < outputs; ++i) {
+    const std::int64_t length = page.lengths[i];
+    const std::int64_t room = slots[i].rank > 0 ? slots[i].extents[0] : 0;
+    if (length > room) {
+      fail(Verdict::wrong, "shape", std::string(slots[i].name) + ": claims " + std::to_string(length) + " rows, there is room for " + std::to_string(room));
+      return std::nullopt;
+    }
+    reply.lengths.push_back(length < 0 ? -1 : length);
+  }
+  return reply;
+}
+
+std::optional<double> Candidate::round_trip(ControlPage::Command command, double limit_seconds) {
+  if (!alive_) return std::nullopt;
+  ControlPage& page = arena_.control();
+  page.command = command;
+  page.status = ControlPage::Status::none;
+  page.index = -1;
+  std::fill(std::begin(page.lengths), std::end(page.lengths), -1);
+  const double start = now();
+  page.turn.store(ControlPage::candidate_turn, std::memory_order_release);
+  wake(page.turn);
+  double last_look = start;
+  while (page.turn.load(std::memory_order_acquire) == ControlPage::candidate_turn) {
+    wait_while(page.turn, ControlPage::candidate_turn, watch_seconds);
+    if (page.turn.load(std::memory_order_acquire) != ControlPage::candidate_turn) break;
+    const double time = now();
+    if (time - last_look < watch_seconds / 2) continue;  // a signal woke us
+    last_look = time;
+    int status = 0;
+    rusage usage{};
+    if (wait4(pid_, &status, WNOHANG, &usage) == pid_) {
+      died(status, usage.ru_maxrss);
+      return std::nullopt;
+    }
+    std::string how;
+    if (over_memory(how)) {
+      fail(Verdict::out_of_memory, "memory limit", how);
+      return std::nullopt;
+    }
+    if (time - start > limit_seconds) {
+      char text[80];
+      std::snprintf(text, sizeof text, "no answer within %.3g s", limit_seconds);
+      fail(Verdict::timed_out, "time limit", text);
+      return std::nullopt;
+    }
+  }
+  return now() - start;
+}
+
+bool Candidate::over_memory(std::string& how) const {
+  std::ifstream statm("/proc/" + std::to_string(pid_) + "/statm");
+  std::int64_t size = 0, resident = 0, shared = 0, text = 0, library = 0, data = 0;
+  if (!(statm >> size >> resident >> shared >> text >> library >> data)) return false;
+  const std::int64_t page = sysconf(_SC_PAGESIZE);
+  const std::int64_t used = std::max((resident - shared) * page, data * page / 2);  // mapped but untouched memory counts half
+  if (used <= limits_.memory_bytes) return false;
+  how = "uses " + std::to_string(used >> 20) + " MiB, the limit is " + std::to_string(limits_.memory_bytes >> 20) + " MiB";
+  return true;
+}
+
+void Candidate::died(int status, std::int64_t peak_kib) {
+  unregister_child(pid_);
+  alive_ = false;
+  const bool memory = peak_kib * 1024 > limits_.memory_bytes;
+  if (memory) fail(Verdict::out_of_memory, "memory limit", "died after using " + std::to_string(peak_kib >> 10) + " MiB, the limit is " + std::to_string(limits_.memory_bytes >> 20) + " MiB");
+  else if (WIFSIGNALED(status)) fail(Verdict::crashed, signal_name(WTERMSIG(status)), "the candidate died of " + signal_name(WTERMSIG(status)));
+  else fail(Verdict::crashed, "exit " + std::to_string(WEXITSTATUS(status)), "the candidate ended itself with exit code " + std::to_string(WEXITSTATUS(status)) + " instead of answering");
+}
+
+void Candidate::fail(Verdict verdict, std::string reason, std::string detail) {
+  failure_ = {verdict, std::move(reason), std::move(detail), stderr_tail()};
+  kill_all();
+}
+
+void Candidate::kill_all() {
+  if (pid_ < 0) return;
+  kill(-pid_, SIGKILL);
+  if (alive_) {
+    kill(pid_, SIGKILL);
+    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
+    unregister_child(pid_);
+    alive_ = false;
+  }
+  reap_orphans();  // what left its group, or outlived its parent
+  pid_ = -1;
+}
+
+std::string Candidate::stderr_tail() const {
+  constexpr off_t most = 2000;
+  const off_t end = lseek(stderr_, 0, SEEK_END);
+  if (end <= 0) return "";
+  const off_t start = std::max<off_t>(0, end - most);
+  std::string text(static_cast<std::size_t>(end - start), '\0');
+  const ssize_t got = pread(stderr_, text.data(), text.size(), start);
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  // Keep it printable and valid UTF-8 for the journal: other bytes become '?'.
+  for (char& c : text)
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || static_cast<unsigned char>(c) >= 0x7f) c = '?';
+  int lines = 0;
+  for (std::size_t i = text.size(); i-- > 0;)
+    if (text[i] == '\n' && i + 1 < text.size() && ++lines == 5) return text.substr(i + 1);
+  return text;
+}
+
+std::int64_t Candidate::involuntary_switches() const {
+  std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("nonvoluntary_ctxt_switches:")) return std::atoll(line.c_str() + 27);
+  return -1;
+}
+
+}  // namespace faibench

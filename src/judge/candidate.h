@@ -1,0 +1,85 @@
+// The candidate as the judge sees it: a process of its own that answers calls, crashes, hangs or eats memory.
+#pragma once
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "judge/arena.h"
+#include "results/record.h"
+#include "task/contract.h"
+
+namespace faibench {
+
+/// What went wrong with a candidate, in the words of a record.
+struct Failure {
+  Verdict verdict = Verdict::crashed;
+  std::string reason;   ///< "SIGSEGV", "exit 0", "time limit", ...
+  std::string detail;
+  std::string stderr_tail;
+};
+
+struct CandidateLimits {
+  double load_seconds = 30;
+  double call_seconds = 60;
+  std::int64_t memory_bytes = std::int64_t{4} << 30;  ///< private memory: resident, or mapped writable
+};
+
+/// Owns one process group. Destroying it kills the group and every process that descends from it.
+class Candidate {
+ public:
+  /// Starts `worker` as the candidate of `task`/`variant`, bound to `cpus` with as many threads. Throws Error(io) when no process can be started.
+  Candidate(Arena& arena, const std::string& worker, std::string task, std::string variant, const std::vector<int>& cpus, CandidateLimits limits);
+  ~Candidate();
+  Candidate(const Candidate&) = delete;
+  Candidate& operator=(const Candidate&) = delete;
+
+  /// Loads the variant; a failure when it does not come up.
+  std::optional<Failure> load();
+  /// Faults in the data region's first `bytes` bytes in the candidate, so that no timed call pays for it.
+  std::optional<Failure> touch(std::int64_t bytes);
+
+  struct Reply {
+    Rejected rejected;                     ///< the candidate's own claim
+    std::vector<std::int64_t> lengths;     ///< claimed first extents of the outputs, -1: as laid out; checked against the room
+    double seconds = 0;                    ///< by the judge's clock, hand-over included
+  };
+  /// One call on what the arena holds. Empty reply: see failure().
+  std::optional<Reply> call(int threads);
+  [[nodiscard]] const Failure& failure() const { return failure_; }
+
+  void set_call_limit(double seconds) { limits_.call_seconds = seconds; }
+  /// Involuntary context switches of the main thread so far, -1 if the system does not say.
+  [[nodiscard]] std::int64_t involuntary_switches() const;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  // Hands the page over and waits; the elapsed seconds, or nothing after filling failure_.
+  std::optional<double> round_trip(ControlPage::Command command, double limit_seconds);
+  [[nodiscard]] bool over_memory(std::string& how) const;
+  void fail(Verdict verdict, std::string reason, std::string detail);
+  void died(int status, std::int64_t peak_kib);
+  void kill_all();
+  [[nodiscard]] std::string stderr_tail() const;
+
+  Arena& arena_;
+  std::string task_, variant_;
+  std::vector<int> cpus_;
+  CandidateLimits limits_;
+  pid_t pid_ = -1;
+  int stderr_ = -1;
+  bool alive_ = false;
+  Failure failure_;
+};
+
+/// "SIGSEGV" for 11, "signal 77" for what has no name.
+std::string signal_name(int signal);
+/// "0-3,8".
+std::string cpu_list(const std::vector<int>& cpus);
+
+/// Makes this process the one that inherits orphans, so that nothing a candidate leaves behind escapes. Call once, first thing in a judge.
+void adopt_orphans();
+
+}  // namespace faibench

@@ -1,0 +1,102 @@
+#include "judge/candidate_main.h"
+
+#include <omp.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "judge/control_page.h"
+#include "judge/noise_probe.h"
+#include "judge/submission_kernel.h"
+#include "task/task.h"
+
+namespace faibench {
+namespace {
+
+template <std::size_t N>
+void store(char (&field)[N], std::string_view text) {
+  const std::size_t n = std::min(text.size(), N - 1);
+  std::memcpy(field, text.data(), n);
+  field[n] = 0;
+}
+
+struct Session {
+  ControlPage& page;
+  std::byte* data;
+  const Task* task = nullptr;
+  Kernel kernel;
+  int default_threads = omp_get_max_threads();
+
+  void load() {
+    task = find_judged_task(page.task);
+    if (!task) throw Error(Error::Kind::bad_input, "this program has no task '" + std::string(page.task) + "'");
+    const std::string variant = page.variant;
+    if (variant.starts_with(library_prefix)) {
+      kernel = load_submission(variant.substr(std::strlen(library_prefix)));
+      return;
+    }
+    const Variant* found = task->find_variant(variant);
+    if (!found) throw Error(Error::Kind::bad_input, task->name + " has no variant '" + variant + "'");
+    kernel = found->kernel;
+  }
+
+  TensorRef tensor(const ControlPage::Slot& slot) const {
+    return {static_cast<Dtype>(slot.dtype), Shape(slot.extents, slot.extents + slot.rank), data + slot.offset};
+  }
+
+  void call() {
+    omp_set_num_threads(page.threads > 0 ? page.threads : default_threads);
+    TensorRefMap inputs, outputs;
+    for (std::uint32_t i = 0; i < page.inputs; ++i) inputs.add(page.slots[i].name, tensor(page.slots[i]));
+    for (std::uint32_t i = 0; i < page.outputs; ++i) outputs.add(page.slots[page.inputs + i].name, tensor(page.slots[page.inputs + i]));
+    if (const Rejected rejected = call_kernel(task->contract, kernel, inputs, outputs)) {
+      store(page.code, rejected->code);
+      store(page.tensor, rejected->tensor);
+      store(page.message, rejected->message);
+      page.index = rejected->index;
+      page.status = ControlPage::Status::rejected;
+      return;
+    }
+    std::size_t i = 0;
+    for (const auto& [name, output] : outputs) page.lengths[i++] = output.rank() > 0 ? output.shape[0] : -1;
+    page.status = ControlPage::Status::ok;
+  }
+
+  void answer() {
+    try {
+      switch (page.command) {
+        case ControlPage::Command::load: load(); break;
+        case ControlPage::Command::call: call(); return;
+        case ControlPage::Command::touch: madvise(reinterpret_cast<std::byte*>(&page), control_bytes + static_cast<std::size_t>(page.touch_bytes), MADV_POPULATE_WRITE); break;
+        case ControlPage::Command::none: break;
+      }
+      page.status = ControlPage::Status::ok;
+    } catch (const std::bad_alloc&) {
+      page.status = ControlPage::Status::out_of_memory;
+    } catch (const std::exception& e) {
+      store(page.message, e.what());
+      page.status = ControlPage::Status::failed;
+    }
+  }
+};
+
+}  // namespace
+
+int candidate_main() {
+  void* mapping = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena_descriptor, 0);
+  if (mapping == MAP_FAILED) return 1;
+  Session session{*static_cast<ControlPage*>(mapping), static_cast<std::byte*>(mapping) + control_bytes};
+  if (session.page.version != ControlPage::version_now) return 1;
+  for (;;) {
+    while (session.page.turn.load(std::memory_order_acquire) != ControlPage::candidate_turn) wait_while(session.page.turn, ControlPage::judge_turn, -1);
+    session.answer();
+    session.page.turn.store(ControlPage::judge_turn, std::memory_order_release);
+    wake(session.page.turn);
+  }
+}
+
+}  // namespace faibench

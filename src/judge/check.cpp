@@ -1,0 +1,57 @@
+#include "judge/check.h"
+
+#include <sched.h>
+
+#include "judge/gated_call.h"
+#include "judge/judge_process.h"
+
+namespace faibench {
+
+CaseChecker::CaseChecker(const Task& task, std::string variant, double call_limit_seconds) : task_(task), variant_(std::move(variant)), call_limit_seconds_(call_limit_seconds) {
+  adopt_orphans();
+  start();
+}
+
+CaseChecker::~CaseChecker() = default;
+
+void CaseChecker::start() {
+  candidate_.reset();
+  arena_ = std::make_unique<Arena>();
+  std::vector<int> cpus;
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof mask, &mask) == 0)
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
+  CandidateLimits limits;
+  limits.call_seconds = call_limit_seconds_;
+  candidate_ = std::make_unique<Candidate>(*arena_, worker_path(), task_.name, variant_, cpus, limits);
+  if (auto failure = candidate_->load()) throw Error(Error::Kind::bad_input, task_.name + " " + variant_ + ": " + failure->detail);
+}
+
+std::optional<Failure> CaseChecker::check(const GivenCase& given) {
+  if (candidate_->pid() < 0) start();  // the last case killed it
+  CallSite site(*arena_, task_);
+  const TensorRefMap inputs = refs(given.inputs);
+  const auto failed = [](std::string reason, std::string detail) { return Failure{Verdict::wrong, std::move(reason), std::move(detail), ""}; };
+  CallSite::Result result = site.call(*candidate_, inputs);
+  if (result.failure) return result.failure;
+  if (!given.expect_error.empty()) {
+    if (!result.rejected) return failed("not rejected", "accepted, wanted " + given.expect_error);
+    if (result.rejected->code != given.expect_error) return failed("wrong code", "rejected with " + result.rejected->code + " (" + result.rejected->message + "), wanted " + given.expect_error);
+    return std::nullopt;
+  }
+  if (result.rejected) return failed("rejected", "valid input rejected with " + result.rejected->code + " (" + result.rejected->message + ")");
+  TensorMap outputs;
+  for (const auto& [name, tensor] : result.outputs) outputs.add(name, Tensor::copy_of(tensor));
+  // The case's answer must itself be well-formed, or the gate would compare nothing.
+  for (const auto& [name, tensor] : outputs)
+    if (!given.outputs.find(name)) return failed("case", "the case has no output '" + name + "'");
+  for (const auto& [name, tensor] : given.outputs) {
+    const Tensor* got = outputs.find(name);
+    if (!got) return failed("case", "the case has an output '" + name + "' that the contract does not give for its inputs");
+    if (const GateResult bad = same_form(name, got->ref(), tensor.ref())) return wrong(*bad);
+  }
+  return site.gate_outputs(*candidate_, inputs, refs(outputs), refs(given.outputs), variant_ == "baseline");
+}
+
+}  // namespace faibench

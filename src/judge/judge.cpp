@@ -1,0 +1,175 @@
+#include "judge/judge.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+
+#include "judge/blocks.h"
+#include "judge/noise_probe.h"
+#include "judge/slot.h"
+#include "judge/submission_kernel.h"
+
+namespace faibench {
+namespace {
+
+// Above this relative half-width the blocks say nothing about the speedup.
+constexpr double too_noisy = 0.5;
+constexpr std::int64_t default_memory_limit = std::int64_t{4} << 30;
+constexpr double default_case_seconds = 30;
+
+double unix_time() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+std::int64_t available_memory() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("MemAvailable:")) return std::atoll(line.c_str() + 13) * 1024;
+  return default_memory_limit * 2;
+}
+
+std::vector<int> usable_cpus(const JudgeJob& job) {
+  if (!job.cpus.empty()) return job.cpus;
+  cpu_set_t mask;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof mask, &mask) == 0)
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
+  return cpus;
+}
+
+void set_failure(Record& record, const Failure& failure, const std::string& where) {
+  record.verdict = failure.verdict;
+  record.reason = failure.reason;
+  record.detail = where + ": " + failure.detail;
+  record.stderr_tail = failure.stderr_tail;
+}
+
+// Fixed cases, then random ones. False after the first that fails.
+bool run_gate(const JudgeJob& job, const Task& task, CallSite& site, Candidate& candidate, bool is_baseline, Record& record, const std::function<void(const std::string&)>& progress) {
+  const auto gate = [&](const std::string& name, const TensorMap& inputs) {
+    ++record.cases;
+    const auto failure = site.gate(candidate, refs(inputs), is_baseline);
+    if (failure) set_failure(record, *failure, name);
+    return !failure;
+  };
+  for (const Case& c : task.cases) {
+    progress("case " + c.name);
+    Random random(task.name, c.name, 1, 0);
+    if (!gate("case " + c.name, c.inputs(random))) return false;
+  }
+  for (int i = 0; task.random_case && i < random_cases; ++i) {
+    progress("random case " + std::to_string(i));
+    Random random(task.name, "random", job.seed, static_cast<std::uint64_t>(i));
+    if (!gate("random case " + std::to_string(i) + " of seed " + std::to_string(job.seed), task.random_case(random))) return false;
+  }
+  return true;
+}
+
+void set_measurement(Record& record, const Measurement& m) {
+  record.samples = m.samples;
+  record.speedup = m.speedup.median;
+  record.speedup_low = m.speedup.low;
+  record.speedup_high = m.speedup.high;
+  record.baseline_seconds = m.baseline_seconds;
+  record.seconds = m.seconds;
+  record.baseline_objective = m.baseline_objective;
+  record.objective = m.objective;
+  record.floor_bytes = m.floor.bytes;
+  record.floor_operations = m.floor.operations;
+  record.floor_seconds = m.floor_seconds;
+  record.bound = m.bound;
+  record.stop_reason = m.stop_reason;
+  record.blocks = std::count_if(m.samples.begin(), m.samples.end(), [](const Sample& s) { return s.block >= 0; });
+  if (m.outlier_blocks) record.flags.push_back("outliers:" + std::to_string(m.outlier_blocks));
+  if (m.disturbed_blocks) record.flags.push_back("context_switches:" + std::to_string(m.disturbed_blocks));
+  if (m.impossible_blocks) record.flags.push_back("impossible:" + std::to_string(m.impossible_blocks));
+}
+
+void set_verdict(Record& record, const Measurement& m) {
+  if (m.failure) {
+    set_failure(record, *m.failure, "timed block " + std::to_string(record.blocks) + " of workload " + record.workload);
+  } else if (2 * m.impossible_blocks > record.blocks) {
+    record.verdict = Verdict::forbidden;
+    record.reason = "impossible time";
+    record.detail = std::to_string(m.impossible_blocks) + " of " + std::to_string(record.blocks) + " blocks took less than half of what this machine needs to move the data";
+  } else if (m.speedup.relative_half_width() > too_noisy) {
+    record.verdict = Verdict::noisy;
+    record.reason = "interval too wide";
+    record.detail = "the 95% interval of the speedup is wider than the speedup itself; give it more time (--budget) or a quieter machine";
+  } else {
+    record.verdict = Verdict::passed;
+  }
+}
+
+}  // namespace
+
+Record judge_task(const JudgeJob& job, const std::string& worker, const std::function<void(const std::string&)>& progress) {
+  const Task* task = find_judged_task(job.task);
+  if (!task) throw Error(Error::Kind::internal, "judge: no task '" + job.task + "'");
+  const Workload* workload = task->find_workload(job.workload);
+  if (!workload && !job.gate_only) throw Error(Error::Kind::bad_input, task->name + " has no workload '" + job.workload + "'");
+
+  Record record;
+  const double started = unix_time();
+  const auto clock = std::chrono::steady_clock::now();
+  record.task = task->name;
+  record.group = task->group;
+  record.variant = job.variant;
+  record.asked_variant = job.asked_variant;
+  record.workload = job.workload;
+  record.seed = job.seed;
+  record.performance = job.ref_speedup > 0;
+  record.ref_speedup = job.ref_speedup;
+  record.started = started;
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  record.host = host;
+  const std::vector<int> cpus = usable_cpus(job);
+  record.threads = static_cast<int>(cpus.size());
+  record.cpus = cpu_list(cpus);
+
+  CandidateLimits limits;
+  limits.call_seconds = job.call_limit_seconds > 0 ? job.call_limit_seconds : std::max(default_case_seconds, workload ? 10 * workload->baseline_seconds : 0);
+  limits.memory_bytes = job.memory_limit_bytes > 0 ? job.memory_limit_bytes : std::min(default_memory_limit, std::max(available_memory() / 2, std::int64_t{256} << 20));
+
+  SlotLock slot;
+  if (job.whole_task_in_slot) slot = SlotLock(job.slot_files);
+  Arena arena;
+  CallSite site(arena, *task);
+  const bool is_baseline = job.variant == "baseline";
+  progress("loading");
+  {
+    Candidate candidate(arena, worker, job.task, job.variant, cpus, limits);
+    if (auto failure = candidate.load()) {
+      set_failure(record, *failure, "loading " + job.variant);
+    } else if (run_gate(job, *task, site, candidate, is_baseline, record, progress)) {
+      record.verdict = Verdict::passed;
+      if (!job.gate_only) {
+        if (!job.whole_task_in_slot) {
+          progress("waiting for a timing slot");
+          slot = SlotLock(job.slot_files);
+        }
+        CandidateLimits trusted = limits;
+        trusted.call_seconds = 3600;
+        Candidate baseline(arena, worker, job.task, "baseline", cpus, trusted);
+        if (auto failure = baseline.load()) throw Error(Error::Kind::internal, task->name + ": the baseline does not load: " + failure->detail);
+        StopRule rule;
+        rule.budget_seconds = job.budget_seconds;
+        if (!record.performance) {  // reported, not scored
+          rule.budget_seconds /= 4;
+          rule.min_blocks = 3;
+        }
+        const Measurement m = measure(site, *task, *workload, baseline, candidate, is_baseline, job, rule, progress);
+        set_measurement(record, m);
+        set_verdict(record, m);
+      }
+    }
+  }
+  if (record.verdict == Verdict::passed) record.score = record.performance ? (job.gate_only ? 0 : log_score(record.speedup_low, record.ref_speedup)) : 1;
+  record.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - clock).count();
+  return record;
+}
+
+}  // namespace faibench

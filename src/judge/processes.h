@@ -1,0 +1,19 @@
+// Child processes of a judge: who is ours, and what to do with those that are nobody's any more.
+#pragma once
+#include <sys/types.h>
+
+#include <string_view>
+
+namespace faibench {
+
+/// Children that somebody waits for; everything else below this process is an orphan.
+void register_child(pid_t pid);
+void unregister_child(pid_t pid);
+
+/// Kills and reaps every child of this process that is not registered, until none is left. Needs adopt_orphans().
+void reap_orphans();
+
+/// "OMPI_COMM_WORLD_RANK=3": variables by which launchers and MPI libraries tell a process that it is a rank.
+bool is_launcher_variable(std::string_view variable);
+
+}  // namespace faibench

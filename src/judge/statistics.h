@@ -1,0 +1,43 @@
+// What is said of a set of timed blocks. Pure functions of numbers.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace faibench {
+
+/// Middle value; the mean of the two middle ones for an even count; 0 for none.
+double median(std::span<const double> values);
+
+struct Interval {
+  double median = 0;
+  double low = 0, high = 0;
+  /// Half of its width over the median: the precision that the stop rule looks at.
+  [[nodiscard]] double relative_half_width() const { return median > 0 ? (high - low) / 2 / median : 0; }
+};
+
+/// 95% interval of the median by order statistics (exact for independent blocks; the extremes below six blocks).
+Interval order_interval(std::span<const double> values);
+
+/// 95% interval of the median: the hull of the bootstrap's percentiles (10,000 resamples of whole blocks, drawn from `seed`)
+/// and order_interval, so that few blocks and an early stop do not make it too narrow.
+Interval median_interval(std::span<const double> values, std::uint64_t seed);
+
+/// Blocks whose modified z-score (0.6745 |x - median| / MAD, Iglewicz and Hoaglin) is above 10.
+std::vector<bool> outliers(std::span<const double> values);
+
+/// min(1, max(0, ln(s)/ln(anchor) - 1)); 0 for s <= 0 or an anchor <= 1.
+double log_score(double speedup_low, double anchor);
+
+/// When to stop drawing blocks.
+struct StopRule {
+  double precision = 0.01;       ///< relative half-width of the interval
+  double budget_seconds = 10;    ///< wall time of the counted blocks
+  int min_blocks = 6;            ///< also past the budget: fewer give no 95% interval of a median
+  int min_blocks_for_precision = 12;  ///< a narrow interval of fewer blocks may be luck
+  int max_blocks = 300;
+  /// "" to go on, else "precision", "budget" or "blocks".
+  [[nodiscard]] const char* decide(std::span<const double> ratios, double elapsed_seconds, std::uint64_t seed) const;
+};
+
+}  // namespace faibench
