@@ -1,6 +1,7 @@
 #include "hdf5/quarantine.h"
 
 #include <fcntl.h>
+#include <hdf5.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -148,6 +149,7 @@ std::string take_result(int result, std::string_view death) {
 }  // namespace
 
 std::string in_quarantine(const std::function<std::string()>& read, QuarantineLimits limits) {
+  H5open();  // here once, not in every child
   Descriptor result(::memfd_create("faibench-quarantine", MFD_CLOEXEC));
   if (result.get() < 0) fail("get memory");
   int ends[2];

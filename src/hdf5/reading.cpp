@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 namespace faibench::hdf5 {
 namespace {
@@ -60,6 +61,32 @@ std::string read_text(hid_t type, Read read) {
   check_status(read(memory.get(), result.data()), "cannot be read");
   result.resize(::strnlen(result.data(), size));
   return result;
+}
+
+// How many bytes one stored byte can become.
+std::int64_t largest_expansion(hid_t creation) {
+  const int filters = H5Pget_nfilters(creation);
+  check_status(filters, "filters");
+  std::int64_t expansion = 1;
+  bool deflated = false;
+  for (int i = 0; i < filters; ++i) {
+    unsigned flags = 0, config = 0;
+    std::size_t values = 0;
+    const H5Z_filter_t filter = H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &values, nullptr, 0, nullptr, &config);
+    if (filter == H5Z_FILTER_DEFLATE && !std::exchange(deflated, true)) expansion = 1032;  // zlib's own limit
+    else if (filter != H5Z_FILTER_SHUFFLE && filter != H5Z_FILTER_FLETCHER32) throw bad("has a filter other than gzip, shuffle and fletcher32");
+  }
+  return expansion;
+}
+
+double bytes_of_chunk(hid_t dataset, hid_t creation) {
+  hsize_t chunk[H5S_MAX_RANK] = {};
+  const int rank = H5Pget_chunk(creation, H5S_MAX_RANK, chunk);
+  check_status(rank, "chunks");
+  const Id type = check(H5Dget_type(dataset), "has no type");
+  double bytes = static_cast<double>(H5Tget_size(type.get()));
+  for (int d = 0; d < rank; ++d) bytes *= static_cast<double>(chunk[d]);
+  return bytes;
 }
 
 }  // namespace
@@ -169,28 +196,22 @@ std::vector<std::int64_t> extents(hid_t dataset) {
   return result;
 }
 
-void require_plain_storage(hid_t dataset, std::int64_t bytes, std::int64_t file_bytes) {
+void require_own_storage(hid_t dataset, std::int64_t bytes, StorageAllowance& allowance) {
   const Id creation = check(H5Dget_create_plist(dataset), "has no layout");
   const H5D_layout_t layout = H5Pget_layout(creation.get());
   if (layout != H5D_CONTIGUOUS && layout != H5D_COMPACT && layout != H5D_CHUNKED) throw bad("is stored outside this file (virtual)");
   const int external = H5Pget_external_count(creation.get());
   check_status(external, "storage");
   if (external > 0) throw bad("is stored outside this file (external)");
-  const int filters = H5Pget_nfilters(creation.get());
-  check_status(filters, "filters");
-  if (filters > 0) throw bad("is compressed or filtered; write it plainly");
-  if (bytes > file_bytes) throw bad("claims " + std::to_string(bytes) + " bytes in a file of " + std::to_string(file_bytes));
-  if (layout == H5D_CHUNKED) {
-    hsize_t chunk[H5S_MAX_RANK] = {};
-    const int rank = H5Pget_chunk(creation.get(), H5S_MAX_RANK, chunk);
-    check_status(rank, "chunks");
-    double elements = 1;
-    for (int d = 0; d < rank; ++d) elements *= static_cast<double>(chunk[d]);
-    const Id type = check(H5Dget_type(dataset), "has no type");
-    if (elements * static_cast<double>(H5Tget_size(type.get())) > static_cast<double>(file_bytes)) throw bad("has chunks larger than the file");
-  }
+  const std::int64_t expansion = largest_expansion(creation.get());
+  const auto claim = [](std::int64_t claimed, std::int64_t held) { return "claims " + std::to_string(claimed) + " bytes, the file holds " + std::to_string(held); };
+  if (bytes / expansion > allowance.file_bytes) throw bad(claim(bytes, allowance.file_bytes));
+  if (layout == H5D_CHUNKED && bytes_of_chunk(dataset, creation.get()) / static_cast<double>(expansion) > static_cast<double>(allowance.file_bytes))
+    throw bad("has chunks larger than the file can hold");
   const hsize_t stored = H5Dget_storage_size(dataset);
-  if (stored < static_cast<hsize_t>(bytes)) throw bad("claims " + std::to_string(bytes) + " bytes, the file holds " + std::to_string(stored));
+  if (static_cast<hsize_t>(bytes / expansion) > stored || (bytes > 0 && stored == 0)) throw bad(claim(bytes, static_cast<std::int64_t>(stored)));
+  if (stored > static_cast<hsize_t>(allowance.left)) throw bad("the datasets together claim more bytes than the file has");
+  allowance.left -= static_cast<std::int64_t>(stored);
 }
 
 std::string text_dataset(hid_t dataset) {

@@ -1,4 +1,4 @@
-// Reading HDF5 with suspicion: hard links only, no foreign storage, no filters, nothing larger than the file that claims to hold it.
+// Reading HDF5 with suspicion: hard links only, no foreign storage or filters, nothing larger than the file that claims to hold it.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -48,8 +48,15 @@ std::string text_attribute(hid_t object, const std::string& name);
 /// Extents of a dataset; empty for a scalar. Throws for a null dataspace and extents past 2^62 elements.
 std::vector<std::int64_t> extents(hid_t dataset);
 
-/// Throws unless the dataset's elements (`bytes` in all) lie whole in this file: contiguous, compact or chunked, no filters, no external or virtual storage.
-void require_plain_storage(hid_t dataset, std::int64_t bytes, std::int64_t file_bytes);
+/// Bytes that the datasets of a file may still claim to be stored in: in all no more than the file has, however often a dataset is linked.
+struct StorageAllowance {
+  explicit StorageAllowance(std::int64_t bytes) : file_bytes(bytes), left(bytes) {}
+  std::int64_t file_bytes, left;
+};
+
+/// Throws unless the dataset's elements (`bytes` in all) can lie whole in this file, and takes their storage from the allowance: contiguous, compact or chunked,
+/// no external or virtual storage, no filters but HDF5's own deflate, shuffle and fletcher32.
+void require_own_storage(hid_t dataset, std::int64_t bytes, StorageAllowance& allowance);
 
 /// A scalar dataset holding one string.
 std::string text_dataset(hid_t dataset);

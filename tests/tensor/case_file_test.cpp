@@ -214,15 +214,36 @@ const Wrong wrongs[] = {
        H5Pset_virtual(list.get(), space.get(), "other.h5", "/x", space.get());
        create(inputs, "away", H5T_STD_U8LE, {16}, list);
      }},
-    {"a_filter", "inputs/zip: is compressed or filtered; write it plainly",
+    {"a_filter_of_others", "inputs/zip: has a filter other than gzip, shuffle and fletcher32",
+     [](hid_t, hid_t inputs) {
+       const hdf5::Id list(H5Pcreate(H5P_DATASET_CREATE));
+       const hsize_t chunk = 16;
+       H5Pset_chunk(list.get(), 1, &chunk);
+       H5Pset_filter(list.get(), 32004, H5Z_FLAG_OPTIONAL, 0, nullptr);
+       create(inputs, "zip", H5T_STD_U8LE, {16}, list);
+     }},
+    {"gzip_within_gzip", "inputs/zip: has a filter other than gzip, shuffle and fletcher32",
      [](hid_t, hid_t inputs) {
        const hdf5::Id list(H5Pcreate(H5P_DATASET_CREATE));
        const hsize_t chunk = 16;
        H5Pset_chunk(list.get(), 1, &chunk);
        H5Pset_deflate(list.get(), 9);
-       create(inputs, "zip", H5T_STD_U8LE, {1 << 20}, list);
+       H5Pset_deflate(list.get(), 9);
+       create(inputs, "zip", H5T_STD_U8LE, {16}, list);
      }},
-    {"huge_extents_without_data", "inputs/huge: claims 4611686018427387904 bytes in a file of",
+    {"gzip_that_holds_one_chunk_of_many", "inputs/zip: claims 16777216 bytes, the file holds",
+     [](hid_t, hid_t inputs) {
+       const hdf5::Id list(H5Pcreate(H5P_DATASET_CREATE));
+       const hsize_t chunk = 16, start = 0, count = 16;
+       H5Pset_chunk(list.get(), 1, &chunk);
+       H5Pset_deflate(list.get(), 9);
+       const hdf5::Id dataset = create(inputs, "zip", H5T_STD_U8LE, {1 << 24}, list);
+       const hdf5::Id all(H5Dget_space(dataset.get())), some(H5Screate_simple(1, &count, nullptr));
+       H5Sselect_hyperslab(all.get(), H5S_SELECT_SET, &start, nullptr, &count, nullptr);
+       const char zeros[16] = {};
+       H5Dwrite(dataset.get(), H5T_STD_U8LE, some.get(), all.get(), H5P_DEFAULT, zeros);
+     }},
+    {"huge_extents_without_data", "inputs/huge: claims 4611686018427387904 bytes, the file holds",
      [](hid_t, hid_t inputs) {
        const hdf5::Id list(H5Pcreate(H5P_DATASET_CREATE));
        const hsize_t chunk[2] = {16, 16};
@@ -238,7 +259,7 @@ const Wrong wrongs[] = {
      }},
     {"extents_without_data", "inputs/hollow: claims 64 bytes, the file holds 0",
      [](hid_t, hid_t inputs) { create(inputs, "hollow", H5T_IEEE_F32LE, {16}, hdf5::Id(H5Pcreate(H5P_DATASET_CREATE))); }},
-    {"one_dataset_under_many_names", "the tensors together claim more bytes than the file has",
+    {"one_dataset_under_many_names", "the datasets together claim more bytes than the file has",
      [](hid_t, hid_t inputs) {
        const std::vector<float> values(4096);
        hdf5::write_dataset(inputs, "a", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {4096}, values.data());
@@ -309,6 +330,7 @@ with h5py.File(sys.argv[2], "w") as f:
     f["inputs/big"] = np.array([1, -2], ">i4")
     f["inputs/big_half"] = np.array([1.5, -2], ">f2")
     f.create_dataset("inputs/chunked", data=np.arange(100.0), chunks=(7,))
+    f.create_dataset("inputs/zipped", data=np.arange(3000, dtype=np.float32).reshape(30, 100), compression="gzip", shuffle=True, fletcher32=True)
     f["outputs/n"] = np.int64(7)
 )py";
   const std::string command = "/usr/bin/python3 " + (folder / "check.py").string() + " " + (folder / "ours.h5").string() + " " + (folder / "theirs.h5").string();
@@ -322,6 +344,7 @@ with h5py.File(sys.argv[2], "w") as f:
   EXPECT_EQ(read.inputs.at("big").flat<std::int32_t>()[1], -2);
   EXPECT_EQ(read.inputs.at("big_half").flat<f16>()[1], to_f16(-2.0f));
   EXPECT_EQ(read.inputs.at("chunked").flat<double>()[99], 99);
+  EXPECT_EQ(read.inputs.at("zipped").flat<float>()[2999], 2999);
   EXPECT_EQ(read.outputs.at("n").ref().scalar<std::int64_t>(), 7);
 }
 
