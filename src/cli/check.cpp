@@ -1,0 +1,135 @@
+// faibench check CASE.h5...: case files against variants, each in a process of its own.
+#include <unistd.h>
+
+#include <fmt/core.h>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_map>
+
+#include "cli/commands.h"
+#include "cli/names.h"
+#include "cli/selection.h"
+#include "cli/terminal.h"
+#include "judge/check.h"
+#include "tensor/case_file.h"
+
+namespace faibench {
+namespace {
+
+struct Options {
+  std::vector<std::string> files, variants;
+  bool json = false, quiet = false;
+};
+
+/// One line of the command's answer.
+struct Line {
+  std::string file, task, name, variant;
+  std::string rejected;           ///< the code that came and had to come
+  std::optional<Failure> failure;
+};
+
+std::vector<std::string> variants_for(const Task& task, const Options& options, const std::string& file) {
+  std::vector<std::string> names;
+  if (options.variants.empty()) {
+    for (const char* name : {"reference", "baseline", "cpu"})
+      if (task.find_variant(name)) names.emplace_back(name);
+    return names;
+  }
+  std::vector<std::string> known;
+  for (const Variant& variant : task.variants) known.push_back(variant.name);
+  for (const std::string& name : options.variants) {
+    if (name.rfind("library:", 0) != 0 && !task.find_variant(name)) throw unknown_name("variant", name, known, "of " + task.name).at(file);
+    names.push_back(name);
+  }
+  return names;
+}
+
+void print_text(const Line& line, bool color) {
+  const char* const red = color ? "\033[31m" : "";
+  const char* const green = color ? "\033[32m" : "";
+  const char* const plain = color ? "\033[0m" : "";
+  if (!line.failure) {
+    fmt::print("{}holds{}  {}  {}  {}{}\n", green, plain, line.task, line.name, line.variant, line.rejected.empty() ? "" : "  (rejected: " + line.rejected + ")");
+    return;
+  }
+  fmt::print("{}FAILS{}  {}  {}  {}  {} ({}): {}\n", red, plain, line.task, line.name, line.variant, name_of(line.failure->verdict), line.failure->reason, line.failure->detail);
+  if (!line.failure->stderr_tail.empty()) fmt::print("{}", wrapped(line.failure->stderr_tail, 7, 1000));
+}
+
+nlohmann::ordered_json json_of(const Line& line) {
+  nlohmann::ordered_json json = {{"file", line.file}, {"task", line.task}, {"case", line.name}, {"variant", line.variant}, {"holds", !line.failure}};
+  if (!line.rejected.empty()) json["rejected"] = line.rejected;
+  if (line.failure) {
+    json["verdict"] = name_of(line.failure->verdict);
+    json["reason"] = line.failure->reason;
+    json["detail"] = line.failure->detail;
+    if (!line.failure->stderr_tail.empty()) json["stderr_tail"] = line.failure->stderr_tail;
+  }
+  return json;
+}
+
+/// Keeps the candidate processes of one task and starts those of the next when it changes.
+class Checkers {
+ public:
+  std::optional<Failure> check(const Task& task, const std::string& variant, const CaseFile& file) {
+    if (task_ != &task) checkers_.clear();
+    task_ = &task;
+    std::unique_ptr<CaseChecker>& checker = checkers_[variant];
+    if (!checker) checker = std::make_unique<CaseChecker>(task, variant);
+    return checker->check({file.inputs, file.outputs, file.expect_error});
+  }
+
+ private:
+  const Task* task_ = nullptr;
+  std::unordered_map<std::string, std::unique_ptr<CaseChecker>> checkers_;
+};
+
+int check(const Options& options) {
+  Checkers checkers;
+  const bool color = wants_color(STDOUT_FILENO);
+  nlohmann::ordered_json lines = nlohmann::ordered_json::array();
+  int held = 0, failed = 0, unreadable = 0;
+  for (const std::string& path : options.files) {
+    try {
+      const CaseFile file = read_case_file(path);
+      const Task* task = find_task(file.task);
+      if (!task) {
+        std::vector<std::string> known;
+        for (const Task* t : all_tasks()) known.push_back(t->name);
+        throw unknown_name("task", file.task, known, "'faibench list' shows what this build has").at(path);
+      }
+      for (const std::string& variant : variants_for(*task, options, path)) {
+        const Line line{path, task->name, file.name, variant, file.expect_error, checkers.check(*task, variant, file)};
+        ++(line.failure ? failed : held);
+        if (options.json) lines.push_back(json_of(line));
+        else if (line.failure || !options.quiet) print_text(line, color);
+        std::fflush(stdout);
+      }
+    } catch (const Error& error) {
+      if (error.kind != Error::Kind::bad_input && error.kind != Error::Kind::io) throw;
+      ++unreadable;  // the other files are still worth checking
+      fmt::print(stderr, "faibench: {}\n", error.what());
+      if (options.json) lines.push_back({{"file", path}, {"error", error.what()}, {"holds", false}});
+    }
+  }
+  if (options.json) fmt::print("{}\n", nlohmann::ordered_json({{"format", "faibench-check/1"}, {"held", held}, {"failed", failed}, {"unreadable", unreadable}, {"lines", lines}}).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  else fmt::print("{} held, {} failed{}\n", held, failed, unreadable ? fmt::format(", {} of {} files not checked", unreadable, options.files.size()) : "");
+  return unreadable ? 2 : failed ? 1 : 0;
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("check", "Run case files through variants and say whether each answer is right");
+  command->add_option("cases", options->files, "Case files (HDF5, faibench-case/1)")->required()->type_name("CASE.h5");
+  command->add_option("--variant", options->variants, "Variant to check, or library:PATH; may be repeated; default: reference, baseline and cpu")->type_name("NAME")->allow_extra_args(false);
+  command->add_flag("--quiet", options->quiet, "Print only what fails, and the closing line");
+  command->add_flag("--json", options->json, "Print JSON for programs");
+  command->footer("Exit code: 0 every case holds, 1 one fails, 2 a file that is damaged or of no known task, or an unknown variant.\nExample: faibench check cases/*.h5 --variant cpu");
+  command->callback([options, &exit_code] { exit_code = check(*options); });
+}
+
+}  // namespace faibench
