@@ -84,6 +84,15 @@ inline void from_value(std::string_view name, const Json& json, std::vector<std:
   }
 }
 
+template <class T>
+Json to_value(const std::vector<T>& numbers) requires std::is_integral_v<T> { return Json(numbers); }
+template <class T>
+void from_value(std::string_view name, const Json& json, std::vector<T>& numbers) requires std::is_integral_v<T> {
+  if (!json.is_array()) throw wrong(name, "an array of integers", json);
+  numbers.clear();
+  for (const Json& item : json) from_value(name, item, numbers.emplace_back());
+}
+
 /// Reads one required field of `object`.
 template <class T>
 void read(const Json& object, std::string_view name, T& value) { from_value(name, required(object, name), value); }

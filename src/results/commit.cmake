@@ -1,0 +1,12 @@
+# Writes ${OUT}: the commit of ${SOURCE}, only when it changed, so that nothing is rebuilt for nothing.
+execute_process(COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude=* OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE status)
+if(NOT status EQUAL 0 OR commit STREQUAL "")
+  set(commit unknown)
+endif()
+set(text "#include \"results/build_facts.h\"\nnamespace faibench::build_facts {\nconst char* commit() { return \"${commit}\"; }\n}\n")
+if(EXISTS ${OUT})
+  file(READ ${OUT} before)
+endif()
+if(NOT "${before}" STREQUAL "${text}")
+  file(WRITE ${OUT} "${text}")
+endif()

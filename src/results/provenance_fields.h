@@ -1,0 +1,49 @@
+// The fields of provenance, stated once: JSON, the HDF5 attributes and their documentation are made from these lists.
+#pragma once
+#include "results/provenance.h"
+#include "results/record_fields.h"
+
+namespace faibench {
+
+/// Calls `f(FieldFact, member)` for every field of a host.
+template <class H, class F>
+void visit_host_fields(H& h, F&& f) {
+  f(FieldFact{"name", "", "host name"}, h.name);
+  f(FieldFact{"cpu_model", "", "processor"}, h.cpu_model);
+  f(FieldFact{"isa", "", "instruction sets that matter"}, h.isa);
+  f(FieldFact{"topology", "", "packages, NUMA nodes, cores, caches"}, h.topology);
+  f(FieldFact{"system", "", "kernel and its release"}, h.system);
+  f(FieldFact{"memory_bytes", "B", "main memory"}, h.memory_bytes);
+  f(FieldFact{"gpus", "", "models of the GPUs"}, h.gpus);
+  f(FieldFact{"gpu_driver", "", "version of the GPU driver"}, h.gpu_driver);
+  f(FieldFact{"machine_class", "", "equal for machines whose timings may be compared"}, h.machine_class);
+  f(FieldFact{"ranks", "", "ranks of the world that ran here"}, h.ranks);
+  f(FieldFact{"copy_bytes_per_second", "B/s", "measured: read and written, arrays far larger than the caches"}, h.copy_bytes_per_second);
+  f(FieldFact{"cache_copy_bytes_per_second", "B/s", "measured: read and written, arrays within the private caches"}, h.cache_copy_bytes_per_second);
+  f(FieldFact{"operations_per_second", "1/s", "measured: f32 fused multiply-adds, each counting 2"}, h.operations_per_second);
+  f(FieldFact{"handshake_seconds", "s", "measured: median round trip of an empty call"}, h.handshake_seconds);
+  f(FieldFact{"noise_floor", "1", "measured: half-width of the interval of the baseline against itself"}, h.noise_floor);
+}
+
+/// The same for every plain field of the provenance: all but `environment` and `hosts`.
+template <class P, class F>
+void visit_provenance_fields(P& p, F&& f) {
+  f(FieldFact{"version", "", "version of faibench"}, p.version);
+  f(FieldFact{"commit", "", "commit it was built from; -dirty: with local changes"}, p.commit);
+  f(FieldFact{"compiler", "", "compiler and version"}, p.compiler);
+  f(FieldFact{"flags", "", "compiler flags"}, p.flags);
+  f(FieldFact{"build_type", "", "Release, Debug, ..."}, p.build_type);
+  f(FieldFact{"hdf5", "", "version of the HDF5 library"}, p.hdf5);
+  f(FieldFact{"mpi", "", "version of the MPI library"}, p.mpi);
+  f(FieldFact{"cuda", "", "version of the CUDA toolkit; empty: built without"}, p.cuda);
+  f(FieldFact{"nccl", "", "version of NCCL; empty: built without"}, p.nccl);
+  f(FieldFact{"command_line", "", "as it was typed"}, p.command_line);
+  f(FieldFact{"started", "", "start of the run, UTC"}, p.started);
+  f(FieldFact{"seed", "1", "seed of the run's inputs"}, p.seed);
+  f(FieldFact{"world_size", "1", "ranks of the run"}, p.world_size);
+  f(FieldFact{"launcher", "", "slurm, mpirun or alone"}, p.launcher);
+  f(FieldFact{"slurm_job_id", "", "empty outside Slurm"}, p.slurm_job_id);
+  f(FieldFact{"machine_class", "", "of the coordinator's host"}, p.machine_class);
+}
+
+}  // namespace faibench
