@@ -55,7 +55,7 @@ void print_text(const Catalog& catalog, std::vector<const CatalogEntry*> entries
     rows.push_back({entry->name, entry->group, entry->ref_speedup > 0 ? number_text(entry->ref_speedup) : "gate", implemented_text(find_task(entry->name)), entry->summary});
   fmt::print("{}\n", columns(rows, 0, isatty(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 1000));
   if (entries.size() != catalog.entries.size()) fmt::print("{} shown. ", entries.size());
-  fmt::print("{} of the {} tasks that the catalog counts are known; {} of them are implemented in this build.\n", catalog.entries.size(), catalog.task_count, implemented_count(catalog));
+  fmt::print("{} of the {} tasks that the catalog counts are known; implemented in this build: {}.\n", catalog.entries.size(), catalog.task_count, implemented_count(catalog));
   fmt::print("ANCHOR: the speedup over the baseline that scores 0 (its square scores 1); gate: the gate alone decides. 'faibench show TASK' says more.\n");
 }
 

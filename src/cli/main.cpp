@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/names.h"
@@ -71,7 +72,11 @@ int run_program(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
-      if (speaks()) app.exit(error);  // --help, --version
+      std::ostringstream asked;  // --help, --version
+      app.exit(error, asked);
+      std::string text = asked.str();
+      if (!text.ends_with('\n')) text += '\n';
+      if (speaks()) fmt::print("{}", text);
       return 0;
     }
     complain(usage_message(app, error));
