@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace faibench {
 namespace {
@@ -40,14 +41,40 @@ Arena::Arena() {
     throw Error(Error::Kind::io, std::string("cannot make shared memory for the candidate: ") + std::strerror(errno));
   void* mapping = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor_, 0);
   if (mapping == MAP_FAILED) throw Error(Error::Kind::io, std::string("cannot map shared memory for the candidate: ") + std::strerror(errno));
-  control_ = static_cast<ControlPage*>(mapping);
-  control_->version = ControlPage::version_now;
-  data_ = static_cast<std::byte*>(mapping) + control_bytes;
+  mapping_ = static_cast<std::byte*>(mapping);
+  data_ = mapping_ + control_bytes;
 }
 
 Arena::~Arena() {
-  if (control_) munmap(control_, mapping_bytes);
+  if (mapping_) munmap(mapping_, mapping_bytes);
   if (descriptor_ >= 0) close(descriptor_);
+}
+
+int Arena::take_channel() {
+  const auto free = std::find(taken_.begin(), taken_.end(), false);
+  if (free == taken_.end()) throw Error(Error::Kind::internal, "one arena serves at most " + std::to_string(channels) + " candidates");
+  *free = true;
+  const int channel = static_cast<int>(free - taken_.begin());
+  ControlPage& page = *new (mapping_ + static_cast<std::size_t>(channel) * channel_bytes) ControlPage{};
+  page.version = ControlPage::version_now;
+  return channel;
+}
+
+ControlPage& Arena::control(int channel) { return *std::launder(reinterpret_cast<ControlPage*>(mapping_ + static_cast<std::size_t>(channel) * channel_bytes)); }
+
+void Arena::describe(ControlPage& page) const {
+  page.inputs = inputs_;
+  page.outputs = static_cast<std::uint32_t>(placed_.size()) - inputs_;
+  for (std::size_t i = 0; i < placed_.size(); ++i) {
+    const Placed& tensor = placed_[i];
+    ControlPage::Slot& slot = page.slots[i];
+    std::memset(&slot, 0, sizeof slot);
+    std::memcpy(slot.name, tensor.name.data(), tensor.name.size());
+    slot.dtype = static_cast<std::uint32_t>(tensor.ref.dtype);
+    slot.rank = static_cast<std::uint32_t>(tensor.ref.shape.size());
+    std::copy(tensor.ref.shape.begin(), tensor.ref.shape.end(), slot.extents);
+    slot.offset = tensor.ref.data - data_;
+  }
 }
 
 void Arena::add(const std::string& name, Dtype dtype, const Shape& shape, bool output, bool in_place) {
@@ -64,13 +91,6 @@ void Arena::add(const std::string& name, Dtype dtype, const Shape& shape, bool o
   fill(data_ + used_, guard_bytes, guard_pattern);
   used_ = rounded_up(end, 64);
   fill(data_ + end, used_ - end + guard_bytes, guard_pattern);
-  ControlPage::Slot& slot = control_->slots[placed_.size()];
-  std::memset(&slot, 0, sizeof slot);
-  std::memcpy(slot.name, name.data(), name.size());
-  slot.dtype = static_cast<std::uint32_t>(dtype);
-  slot.rank = static_cast<std::uint32_t>(shape.size());
-  std::copy(shape.begin(), shape.end(), slot.extents);
-  slot.offset = start;
   placed_.push_back({name, ref, output, in_place});
 }
 
@@ -81,11 +101,10 @@ void Arena::lay_out(const TensorRefMap& inputs, const std::vector<Contract::Outp
   const std::uint64_t piece = 0xFFFBu ^ ((nonce * 0x9E37u >> 3) & 0x38u);
   poison_ = piece * 0x0001000100010001u;
   for (const auto& [name, tensor] : inputs) add(name, tensor.dtype, tensor.shape, false, false);
-  control_->inputs = static_cast<std::uint32_t>(placed_.size());
+  inputs_ = static_cast<std::uint32_t>(placed_.size());
   for (const std::string& name : in_place)
     if (const TensorRef* input = inputs.find(name)) add(name, input->dtype, input->shape, true, true);
   for (const Contract::OutputShape& output : outputs) add(output.name, output.dtype, output.shape, true, false);
-  control_->outputs = static_cast<std::uint32_t>(placed_.size()) - control_->inputs;
   used_ += guard_bytes;
   for (const Placed& tensor : placed_) {
     const std::int64_t bytes = tensor.ref.bytes();

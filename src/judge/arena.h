@@ -1,5 +1,6 @@
 // The shared memory of one judge: the control page and the tensors of the current call, each between guard zones.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,10 +21,15 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   [[nodiscard]] int descriptor() const { return descriptor_; }
-  [[nodiscard]] ControlPage& control() { return *control_; }
+  /// A control page that no other candidate uses, zeroed; its number is what the candidate process is told. Throws Error(internal) when all are taken.
+  int take_channel();
+  void give_back_channel(int channel) { taken_[static_cast<std::size_t>(channel)] = false; }
+  [[nodiscard]] ControlPage& control(int channel);
+  /// Writes the current layout into a channel's request.
+  void describe(ControlPage& page) const;
 
   /// Lays out one call: copies the inputs in, fills outputs with poison and all guard zones with their pattern. In-place outputs start as copies of the inputs.
-  /// Writes the slots of the control page. `outputs` lists dtype and upper-bound shape. Pages used before are used again.
+  /// `outputs` lists dtype and upper-bound shape. Pages used before are used again.
   void lay_out(const TensorRefMap& inputs, const std::vector<Contract::OutputShape>& outputs, const std::vector<std::string>& in_place, std::uint64_t nonce);
   /// Bytes of the data region in use by the current layout.
   [[nodiscard]] std::int64_t used_bytes() const { return used_; }
@@ -46,10 +52,12 @@ class Arena {
   void add(const std::string& name, Dtype dtype, const Shape& shape, bool output, bool in_place);
 
   int descriptor_ = -1;
-  ControlPage* control_ = nullptr;
+  std::byte* mapping_ = nullptr;
+  std::array<bool, channels> taken_{};
   std::byte* data_ = nullptr;
   std::int64_t used_ = 0;
   std::uint64_t poison_ = 0;
+  std::uint32_t inputs_ = 0;  // the first of placed_
   std::vector<Placed> placed_;
 };
 

@@ -47,7 +47,8 @@ class BlockRunner {
     Side baseline_side, candidate_side;
     for (bool baseline_turn : {baseline_first, !baseline_first})
       if (auto failure = run_side(baseline_turn ? baseline_ : candidate_, inputs, baseline_turn ? baseline_side : candidate_side, baseline_turn)) return failure;
-    if (switches_so_far() > switches) sample.flags |= Sample::context_switch;
+    // The hand-over itself preempts a candidate once a call: the judge wakes on the same core. What is beyond came from elsewhere.
+    if (switches_so_far() - switches > 2 * static_cast<std::int64_t>(inputs.size())) sample.flags |= Sample::context_switch;
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (auto failure = gate(refs(inputs[i]), refs(candidate_side.outputs[i]), refs(baseline_side.outputs[i]))) return failure;
     const double calls = repeats;

@@ -81,7 +81,7 @@ std::string cpu_list(const std::vector<int>& cpus) {
 void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 Candidate::Candidate(Arena& arena, const std::string& worker, std::string task, std::string variant, const std::vector<int>& cpus, CandidateLimits limits)
-    : arena_(arena), task_(std::move(task)), variant_(std::move(variant)), cpus_(cpus), limits_(limits) {
+    : arena_(arena), task_(std::move(task)), variant_(std::move(variant)), cpus_(cpus), limits_(limits), channel_(arena.take_channel()), page_(arena.control(channel_)) {
   stderr_ = memfd_create("faibench-candidate-stderr", MFD_CLOEXEC);  // a file, not a pipe: nobody has to drain it
   if (stderr_ < 0) throw Error(Error::Kind::io, std::string("cannot make a file for the candidate's stderr: ") + std::strerror(errno));
   // Everything is allocated before the fork: the child may call only async-signal-safe functions.
@@ -89,12 +89,12 @@ Candidate::Candidate(Arena& arena, const std::string& worker, std::string task, 
   std::vector<char*> env;
   for (const std::string& v : variables) env.push_back(const_cast<char*>(v.c_str()));
   env.push_back(nullptr);
-  char* arguments[] = {const_cast<char*>(worker.c_str()), const_cast<char*>("candidate"), nullptr};
+  std::string channel = std::to_string(channel_);
+  char* arguments[] = {const_cast<char*>(worker.c_str()), const_cast<char*>("candidate"), channel.data(), nullptr};
   cpu_set_t mask;
   CPU_ZERO(&mask);
   for (int cpu : cpus_) CPU_SET(cpu, &mask);
   const pid_t judge = getpid();
-  arena_.control().turn.store(ControlPage::judge_turn);
   pid_ = fork();
   if (pid_ < 0) throw Error(Error::Kind::io, std::string("cannot start the candidate process: ") + std::strerror(errno));
   if (pid_ == 0) {
@@ -128,37 +128,37 @@ Candidate::Candidate(Arena& arena, const std::string& worker, std::string task, 
 
 Candidate::~Candidate() {
   kill_all();
+  arena_.give_back_channel(channel_);
   if (stderr_ >= 0) close(stderr_);
 }
 
 std::optional<Failure> Candidate::load() {
-  ControlPage& page = arena_.control();
-  store(page.task, task_);
-  store(page.variant, variant_);
+  store(page_.task, task_);
+  store(page_.variant, variant_);
   if (!round_trip(ControlPage::Command::load, limits_.load_seconds)) return failure_;
-  if (page.status == ControlPage::Status::ok) return std::nullopt;
-  fail(Verdict::build_failed, "cannot load", bounded(page.message));
+  if (page_.status == ControlPage::Status::ok) return std::nullopt;
+  fail(Verdict::build_failed, "cannot load", bounded(page_.message));
   return failure_;
 }
 
 std::optional<Failure> Candidate::touch(std::int64_t bytes) {
-  arena_.control().touch_bytes = bytes;
+  page_.touch_bytes = bytes;
   if (!round_trip(ControlPage::Command::touch, limits_.load_seconds)) return failure_;
   return std::nullopt;
 }
 
 std::optional<Candidate::Reply> Candidate::call(int threads) {
-  ControlPage& page = arena_.control();
-  page.threads = threads;
-  const std::uint32_t inputs = page.inputs, outputs = page.outputs;
-  std::vector<ControlPage::Slot> slots(page.slots + inputs, page.slots + inputs + outputs);
+  page_.threads = threads;
+  arena_.describe(page_);
+  const std::uint32_t inputs = page_.inputs, outputs = page_.outputs;
+  std::vector<ControlPage::Slot> slots(page_.slots + inputs, page_.slots + inputs + outputs);
   const auto seconds = round_trip(ControlPage::Command::call, limits_.call_seconds);
   if (!seconds) return std::nullopt;
   Reply reply;
   reply.seconds = *seconds;
-  const ControlPage::Status status = page.status;
+  const ControlPage::Status status = page_.status;
   if (status == ControlPage::Status::rejected) {
-    reply.rejected = Rejection{bounded(page.code), bounded(page.tensor), page.index, bounded(page.message)};
+    reply.rejected = Rejection{bounded(page_.code), bounded(page_.tensor), page_.index, bounded(page_.message)};
     return reply;
   }
   if (status == ControlPage::Status::out_of_memory) {
@@ -166,11 +166,11 @@ std::optional<Candidate::Reply> Candidate::call(int threads) {
     return std::nullopt;
   }
   if (status != ControlPage::Status::ok) {
-    fail(Verdict::crashed, "exception", bounded(page.message));
+    fail(Verdict::crashed, "exception", bounded(page_.message));
     return std::nullopt;
   }
   for (std::uint32_t i = 0; i < outputs; ++i) {
-    const std::int64_t length = page.lengths[i];
+    const std::int64_t length = page_.lengths[i];
     const std::int64_t room = slots[i].rank > 0 ? slots[i].extents[0] : 0;
     if (length > room) {
       fail(Verdict::wrong, "shape", std::string(slots[i].name) + ": claims " + std::to_string(length) + " rows, there is room for " + std::to_string(room));
@@ -183,18 +183,17 @@ std::optional<Candidate::Reply> Candidate::call(int threads) {
 
 std::optional<double> Candidate::round_trip(ControlPage::Command command, double limit_seconds) {
   if (!alive_) return std::nullopt;
-  ControlPage& page = arena_.control();
-  page.command = command;
-  page.status = ControlPage::Status::none;
-  page.index = -1;
-  std::fill(std::begin(page.lengths), std::end(page.lengths), -1);
+  page_.command = command;
+  page_.status = ControlPage::Status::none;
+  page_.index = -1;
+  std::fill(std::begin(page_.lengths), std::end(page_.lengths), -1);
   const double start = now();
-  page.turn.store(ControlPage::candidate_turn, std::memory_order_release);
-  wake(page.turn);
+  page_.turn.store(ControlPage::candidate_turn, std::memory_order_release);
+  wake(page_.turn);
   double last_look = start;
-  while (page.turn.load(std::memory_order_acquire) == ControlPage::candidate_turn) {
-    wait_while(page.turn, ControlPage::candidate_turn, watch_seconds);
-    if (page.turn.load(std::memory_order_acquire) != ControlPage::candidate_turn) break;
+  while (page_.turn.load(std::memory_order_acquire) == ControlPage::candidate_turn) {
+    wait_while(page_.turn, ControlPage::candidate_turn, watch_seconds);
+    if (page_.turn.load(std::memory_order_acquire) != ControlPage::candidate_turn) break;
     const double time = now();
     if (time - last_look < watch_seconds / 2) continue;  // a signal woke us
     last_look = time;

@@ -68,6 +68,8 @@ class Candidate {
   std::string task_, variant_;
   std::vector<int> cpus_;
   CandidateLimits limits_;
+  int channel_;
+  ControlPage& page_;
   pid_t pid_ = -1;
   int stderr_ = -1;
   bool alive_ = false;

@@ -27,9 +27,9 @@ void store(char (&field)[N], std::string_view text) {
 struct Session {
   ControlPage& page;
   std::byte* data;
-  const Task* task = nullptr;
+  const Task* task;
   Kernel kernel;
-  int default_threads = omp_get_max_threads();
+  int default_threads;
 
   void load() {
     task = find_judged_task(page.task);
@@ -71,7 +71,7 @@ struct Session {
       switch (page.command) {
         case ControlPage::Command::load: load(); break;
         case ControlPage::Command::call: call(); return;
-        case ControlPage::Command::touch: madvise(reinterpret_cast<std::byte*>(&page), control_bytes + static_cast<std::size_t>(page.touch_bytes), MADV_POPULATE_WRITE); break;
+        case ControlPage::Command::touch: madvise(data, static_cast<std::size_t>(page.touch_bytes), MADV_POPULATE_WRITE); break;
         case ControlPage::Command::none: break;
       }
       page.status = ControlPage::Status::ok;
@@ -86,10 +86,12 @@ struct Session {
 
 }  // namespace
 
-int candidate_main() {
+int candidate_main(int channel) {
   void* mapping = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena_descriptor, 0);
   if (mapping == MAP_FAILED) return 1;
-  Session session{*static_cast<ControlPage*>(mapping), static_cast<std::byte*>(mapping) + control_bytes};
+  auto* bytes = static_cast<std::byte*>(mapping);
+  if (channel < 0 || channel >= channels) return 1;
+  Session session{*reinterpret_cast<ControlPage*>(bytes + static_cast<std::size_t>(channel) * channel_bytes), bytes + control_bytes, nullptr, {}, omp_get_max_threads()};
   if (session.page.version != ControlPage::version_now) return 1;
   for (;;) {
     while (session.page.turn.load(std::memory_order_acquire) != ControlPage::candidate_turn) wait_while(session.page.turn, ControlPage::judge_turn, -1);

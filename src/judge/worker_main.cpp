@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -61,7 +62,7 @@ int judge_main() {
 
 int main(int argc, char** argv) {
   const std::string role = argc > 1 ? argv[1] : "";
-  if (role == "candidate") return faibench::candidate_main();
+  if (role == "candidate") return faibench::candidate_main(argc > 2 ? std::atoi(argv[2]) : 0);
   if (role == "judge") return faibench::judge_main();
   std::fputs("faibench-worker is started by faibench, not by hand: try `faibench run`\n", stderr);
   return 2;

@@ -1,0 +1,2 @@
+// A library without the function.
+extern "C" int something_else() { return 0; }

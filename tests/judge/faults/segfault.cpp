@@ -1,0 +1,8 @@
+// Reads where nothing is.
+#include "transpose.h"
+
+extern "C" int faibench_run(const faibench_tensor* inputs, int32_t, const faibench_tensor* outputs, int32_t, faibench_reply*) {
+  right_transpose(inputs[0], outputs[0]);
+  *static_cast<volatile int*>(nullptr) = 1;
+  return 0;
+}

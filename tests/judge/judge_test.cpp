@@ -1,0 +1,122 @@
+// The judge on well-behaved variants: verdict, samples and score come out as promised.
+#include "judge/judge.h"
+
+#include <gtest/gtest.h>
+
+#include "judge/candidate.h"
+#include "judge/check.h"
+#include "judge/judge_process.h"
+#include "judge/noise_probe.h"
+#include "judge/peaks.h"
+
+namespace faibench {
+namespace {
+
+JudgeJob job_for(std::string task, std::string variant) {
+  adopt_orphans();
+  JudgeJob job;
+  job.task = std::move(task);
+  job.variant = std::move(variant);
+  job.workload = "smoke";
+  job.budget_seconds = 0.2;
+  job.ref_speedup = 2;
+  return job;
+}
+
+Record judged(const JudgeJob& job) { return judge_task(job, worker_path(), [](const std::string&) {}); }
+
+class EveryTask : public testing::TestWithParam<std::tuple<const Task*, std::string>> {};
+
+TEST_P(EveryTask, passes_its_own_gate_and_blocks) {
+  const auto& [task, variant] = GetParam();
+  const Record record = judged(job_for(task->name, variant));
+  EXPECT_EQ(name_of(record.verdict), "passed") << record.reason << ": " << record.detail << "\n" << record.stderr_tail;
+  EXPECT_GT(record.cases, 0);
+  EXPECT_GE(record.blocks, 6);
+  EXPECT_GT(record.seconds, 0);
+  EXPECT_GT(record.baseline_seconds, 0);
+  EXPECT_LE(record.speedup_low, record.speedup);
+  EXPECT_GE(record.speedup_high, record.speedup);
+  EXPECT_FALSE(record.stop_reason.empty());
+}
+
+std::vector<const Task*> tasks() { return {all_tasks().begin(), all_tasks().end()}; }
+INSTANTIATE_TEST_SUITE_P(Smoke, EveryTask, testing::Combine(testing::ValuesIn(tasks()), testing::Values("reference", "baseline", "cpu")),
+                         [](const auto& info) { return std::get<0>(info.param)->name + "_" + std::get<1>(info.param); });
+
+TEST(Judge, counts_the_baseline_against_itself_as_no_speedup) {
+  JudgeJob job = job_for(std::string(noise_probe_name), "baseline");
+  job.budget_seconds = 0.5;
+  const Record record = judged(job);
+  EXPECT_GT(record.speedup_high, 0.9);
+  EXPECT_LT(record.speedup_low, 1.1);
+  EXPECT_EQ(record.score, 0);
+}
+
+TEST(Judge, keeps_warm_up_samples_with_negative_numbers) {
+  const Record record = judged(job_for(std::string(noise_probe_name), "baseline"));
+  ASSERT_FALSE(record.samples.empty());
+  EXPECT_LT(record.samples.front().block, 0);
+  EXPECT_EQ(record.samples.back().block, record.blocks - 1);
+}
+
+TEST(Judge, only_gates_when_told_so) {
+  JudgeJob job = job_for("coalesced_matrix_transpose", "cpu");
+  job.gate_only = true;
+  const Record record = judged(job);
+  EXPECT_EQ(name_of(record.verdict), "passed");
+  EXPECT_EQ(record.blocks, 0);
+}
+
+TEST(Judge, calls_a_variant_that_does_not_exist_build_failed) {
+  const Record record = judged(job_for("coalesced_matrix_transpose", "quantum"));
+  EXPECT_EQ(name_of(record.verdict), "build_failed");
+  EXPECT_NE(record.detail.find("quantum"), std::string::npos);
+}
+
+TEST(Judge, calls_times_below_the_floor_impossible) {
+  JudgeJob job = job_for("coalesced_matrix_transpose", "cpu");
+  job.peaks.cache_copy_bytes_per_second = job.peaks.copy_bytes_per_second = 1e6;  // a machine that would need 258 ms for these 258 kB
+  const Record record = judged(job);
+  EXPECT_EQ(name_of(record.verdict), "forbidden");
+  EXPECT_EQ(record.reason, "impossible time");
+  EXPECT_EQ(record.score, 0);
+}
+
+TEST(Check, names_the_element_that_differs_from_the_case) {
+  const Task& task = *find_task("coalesced_matrix_transpose");
+  TensorMap inputs, outputs;
+  inputs.add("x", Tensor::of<float>({2, 3}, {1, 2, 3, 4, 5, 6}));
+  outputs.add("y", Tensor::of<float>({3, 2}, {1, 4, 2, 5, 3, 7}));
+  CaseChecker checker(task, "cpu");
+  const auto failure = checker.check({inputs, outputs, ""});
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->detail, "y[2, 1]: got 6, wanted 7");
+  outputs.at("y").flat<float>()[5] = 6;
+  EXPECT_FALSE(checker.check({inputs, outputs, ""}));
+}
+
+TEST(Check, wants_the_rejection_that_the_case_names) {
+  const Task& task = *find_task("coalesced_matrix_transpose");
+  TensorMap inputs;
+  inputs.add("x", Tensor(Dtype::f32, {6}));
+  CaseChecker checker(task, "cpu");
+  EXPECT_FALSE(checker.check({inputs, {}, "wrong_rank"}));
+  const auto failure = checker.check({inputs, {}, "wrong_dtype"});
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->reason, "wrong code");
+}
+
+TEST(Check, refuses_a_variant_that_does_not_exist) { EXPECT_THROW(CaseChecker(*find_task("coalesced_matrix_transpose"), "quantum"), Error); }
+
+TEST(Peaks, are_positive_and_a_cache_is_no_slower_than_memory) {
+  adopt_orphans();
+  EXPECT_GT(measure_copy(1, std::size_t{1} << 16), measure_copy(1, std::size_t{64} << 20) * 0.8);
+  EXPECT_GT(measure_operations(1), 1e8);
+  const double handshake = measure_handshake(worker_path(), {}, 200);
+  EXPECT_GT(handshake, 0);
+  EXPECT_LT(handshake, 0.01);
+}
+
+}  // namespace
+}  // namespace faibench
