@@ -1,0 +1,128 @@
+#!/usr/bin/python3
+"""Reads run files of faibench (faibench-run/1, see FORMAT.md) with h5py and pandas.
+
+    import read_results
+    table = read_results.records("RUN.h5")              # a DataFrame, one row a verdict
+    blocks = read_results.samples("RUN.h5", "coalesced_matrix_transpose", "cpu")
+    facts = read_results.provenance("RUN.h5")           # a dict
+    read_results.plot_speedups("RUN.h5", "speedups.png")
+
+From a shell: read_results.py RUN.h5 [--plot PNG | --samples TASK VARIANT | --provenance | --csv]
+"""
+import argparse
+import json
+import sys
+
+import h5py
+import pandas as pd
+
+FORMAT = "faibench-run/1"
+
+
+def _open(path):
+    file = h5py.File(path, "r")
+    found = file.attrs.get("format", "none")
+    if found != FORMAT:
+        file.close()
+        raise ValueError(f"{path}: format is '{found}', this reader knows '{FORMAT}'")
+    return file
+
+
+def _table(dataset):
+    """A table as a DataFrame with texts decoded; units and descriptions in its attrs."""
+    rows = dataset[()]
+    frame = pd.DataFrame({name: rows[name] for name in rows.dtype.names})
+    for name in rows.dtype.names:
+        if h5py.check_string_dtype(dataset.dtype[name]):
+            frame[name] = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in rows[name]]
+    frame.attrs["units"] = dict(zip(dataset.attrs["field_names"], dataset.attrs["field_units"]))
+    frame.attrs["descriptions"] = dict(zip(dataset.attrs["field_names"], dataset.attrs["field_descriptions"]))
+    return frame
+
+
+def records(path):
+    """All verdicts of a run, one row each."""
+    with _open(path) as file:
+        return _table(file["records"])
+
+
+def samples(path, task, variant, workload=None):
+    """Raw timings of one task and variant, one row a block and rank; of several workloads, the one named or else the first."""
+    with _open(path) as file:
+        table = _table(file["records"])
+        found = table[(table.task == task) & (table.variant == variant) & (table.samples != "")]
+        if workload is not None:
+            found = found[found.workload == workload]
+        if found.empty:
+            raise KeyError(f"{path}: no timings of task '{task}', variant '{variant}'" + (f", workload '{workload}'" if workload else ""))
+        return _table(file[found.iloc[0].samples])
+
+
+def provenance(path):
+    """Where the figures come from: build, job, hosts with their measured peaks."""
+    with _open(path) as file:
+        return json.loads(file["provenance/json"].asstr()[()])
+
+
+def plot_speedups(path, png):
+    """One bar a passed performance task with the 95% interval; a mark at the anchor, where the score begins."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    table = records(path)
+    timed = table[(table.verdict == "passed") & (table.speedup > 0)].sort_values("speedup")
+    hosts = provenance(path)["hosts"]
+    figure, axes = plt.subplots(figsize=(9, 1.6 + 0.35 * max(len(timed), 1)), layout="constrained")
+    labels = [f"{row.task}  {row.variant}" for row in timed.itertuples()]
+    places = range(len(timed))
+    errors = [(timed.speedup - timed.speedup_low).clip(lower=0), (timed.speedup_high - timed.speedup).clip(lower=0)]
+    axes.barh(places, timed.speedup - 1, left=1, color="#4878a8", height=0.6, label="speedup, 95% interval")
+    axes.errorbar(timed.speedup, places, xerr=errors, fmt="none", ecolor="black", capsize=3, linewidth=1)
+    anchored = timed.ref_speedup > 0
+    axes.scatter(timed.ref_speedup[anchored], [p for p, a in zip(places, anchored) if a], marker="|", s=220, color="#c44e52", linewidth=2.5, zorder=3, label="anchor (score 0)")
+    axes.set_yticks(places, labels)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda x, _: f"{x:g}x"))
+    axes.axvline(1, color="gray", linewidth=0.8)
+    axes.set_xlabel("speedup over the baseline")
+    axes.grid(axis="x", which="both", alpha=0.25)
+    left_out = len(table) - len(timed)
+    where = hosts[0]["cpu_model"] if hosts else "unknown machine"
+    axes.set_title(f"{len(timed)} timed of {len(table)} verdicts on {where}" + (f" ({left_out} failed, not run or without a speed)" if left_out else ""), fontsize=10)
+    if len(timed):
+        axes.legend(loc="lower right", fontsize=8)
+    figure.savefig(png, dpi=130)
+    plt.close(figure)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Shows a run file of faibench.", epilog="Exit code: 0, or 2 for a file that cannot be read.")
+    parser.add_argument("run", help="RUN.h5")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--plot", metavar="PNG", help="write a plot of the speedups")
+    what.add_argument("--samples", nargs=2, metavar=("TASK", "VARIANT"), help="print the raw timings")
+    what.add_argument("--provenance", action="store_true", help="print where the figures come from")
+    what.add_argument("--csv", action="store_true", help="print all verdicts as CSV")
+    options = parser.parse_args()
+    try:
+        if options.plot:
+            plot_speedups(options.run, options.plot)
+        elif options.samples:
+            print(samples(options.run, *options.samples).to_string())
+        elif options.provenance:
+            print(json.dumps(provenance(options.run), indent=2, ensure_ascii=False))
+        elif options.csv:
+            records(options.run).to_csv(sys.stdout, index=False)
+        else:
+            columns = ["task", "variant", "workload", "verdict", "reason", "score", "speedup", "speedup_low", "speedup_high", "seconds"]
+            print(records(options.run)[columns].to_string(index=False))
+    except (OSError, KeyError, ValueError) as error:
+        print(f"read_results: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
