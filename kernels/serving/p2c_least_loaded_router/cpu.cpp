@@ -1,29 +1,203 @@
-// First form: loads kept in place, both candidates' loads written back, so that no store address waits for a decision.
 #include <algorithm>
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include <omp.h>
 
 #include "kernels/serving/p2c_least_loaded_router/p2c_least_loaded_router.h"
+#include "kernels/serving/p2c_least_loaded_router/passes.h"
 
 namespace faibench::p2c_least_loaded_router::cpu {
+namespace {
+
+constexpr std::int64_t block = hot_epoch;             // requests decided at a time: 16 KB of candidates and 8 KB of picks
+constexpr std::int64_t helper_block = 16 * block;     // validated or written at a time by the second thread
+constexpr std::int64_t shared_requests = 1 << 16;     // below this a second thread costs more than it saves
+
+Rejected first_bad_load(View<const std::int64_t, 1> loads) {
+  for (std::int64_t r = 0; r < loads.extent(0); ++r)
+    if (loads[r] < 0 || loads[r] > std::int64_t{1} << 62) return reject("bad_load", "initial_loads", r, std::to_string(loads[r]), "loads go from 0 to 2^62");
+  return std::nullopt;
+}
+
+Rejected first_bad_candidate(View<const std::int32_t, 2> candidates, std::int32_t num_replicas) {
+  const auto values = candidates.flat();
+  const auto bad = std::ranges::find_if(values, [&](std::int32_t c) { return c < 0 || c >= num_replicas; });
+  return reject("bad_candidate", "candidates", bad - values.begin(), std::to_string(*bad), "replicas go from 0 to " + std::to_string(num_replicas - 1));
+}
+
+// The two selections below are conditional moves by decree: GCC 12 turns every portable way to write them into the branch that the baseline suffers
+// from, mispredicted in every second request.
+/// load_b < load_a ? b : a
+template <class Load>
+std::uint64_t less_loaded(std::uint64_t a, std::uint64_t b, Load load_a, const Load& load_b) {
+#ifdef __x86_64__
+  asm("cmp %3, %1\n\tcmova %2, %0" : "+r"(a) : "r"(load_a), "r"(b), "m"(load_b) : "cc");
+  return a;
+#else
+  return a ^ ((a ^ b) & -static_cast<std::uint64_t>(load_b < load_a));
+#endif
+}
+
+template <class Load>
+struct Choice {
+  std::uint64_t pick;
+  Load minus_second;  ///< all ones if b was picked, else 0
+};
+template <class Load>
+Choice<Load> choose(std::uint64_t a, std::uint64_t b, Load load_a, Load load_b) {
+#ifdef __x86_64__
+  Load minus_second;
+  asm("cmp %3, %2\n\tcmovb %4, %1\n\tsbb %0, %0" : "=&r"(minus_second), "+&r"(a) : "r"(load_b), "r"(load_a), "r"(b) : "cc");
+  return {a, minus_second};
+#else
+  const Load minus_second = -static_cast<Load>(load_b < load_a);
+  return {a ^ ((a ^ b) & static_cast<std::uint64_t>(static_cast<std::make_signed_t<Load>>(minus_second))), minus_second};
+#endif
+}
+
+/// The loads of a batch in progress, relative to `base`, and the three ways to decide a block of requests.
+template <class Load>
+class Router {
+ public:
+  Router(View<const std::int64_t, 1> initial_loads, std::int64_t base) : base_(base), replicas_(initial_loads.extent(0)), load_(static_cast<std::size_t>(std::max(replicas_, hot_replicas) + 1)) {
+    for (std::int64_t r = 0; r < replicas_; ++r) load_[static_cast<std::size_t>(r)] = static_cast<Load>(initial_loads[r] - base);
+    order_.resize(static_cast<std::size_t>(std::min(replicas_, hot_replicas)));
+    std::iota(order_.begin(), order_.end(), std::uint8_t{0});
+  }
+  void decide(const std::int32_t* candidates, std::int64_t count, std::int32_t* picks) {
+    if constexpr (sizeof(Load) == 4) {
+      if (replicas_ <= hot_replicas) {
+        const std::int64_t whole = count / 64 * 64;
+        if (whole > 0 && decide_hot(candidates, whole, order_.data(), replicas_, load_.data(), picks)) {
+          candidates += 2 * whole;
+          picks += whole;
+          count -= whole;
+        }
+      }
+    }
+    if (crowded(candidates, count))
+      write_both(candidates, count, picks);
+    else
+      write_picked(candidates, count, picks);
+  }
+  void store(View<std::int64_t, 1> loads) const {
+    for (std::int64_t r = 0; r < replicas_; ++r) loads[r] = base_ + static_cast<std::int64_t>(load_[static_cast<std::size_t>(r)]);
+  }
+
+ private:
+  // Both loads are written back: the addresses of the stores are known long before the decision, so loads behind them need not wait.
+  void write_both(const std::int32_t* candidates, std::int64_t count, std::int32_t* picks) {
+    Load* const load = load_.data();
+#pragma GCC unroll 4
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint64_t a = static_cast<std::uint32_t>(candidates[2 * i]), b = static_cast<std::uint32_t>(candidates[2 * i + 1]);
+      const Load load_a = load[a], load_b = load[b];
+      const Choice<Load> choice = choose(a, b, load_a, load_b);
+      load[b] = load_b - choice.minus_second;
+      load[a] = load_a + 1 + choice.minus_second;  // after b's: right for a == b, too
+      picks[i] = static_cast<std::int32_t>(choice.pick);
+    }
+  }
+  // Only the pick's load is written: a third less work, but a load that meets one of the last stores costs a pipeline flush.
+  void write_picked(const std::int32_t* candidates, std::int64_t count, std::int32_t* picks) {
+    Load* const load = load_.data();
+#pragma GCC unroll 4
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint64_t a = static_cast<std::uint32_t>(candidates[2 * i]), b = static_cast<std::uint32_t>(candidates[2 * i + 1]);
+      const std::uint64_t pick = less_loaded(a, b, load[a], load[b]);
+      picks[i] = static_cast<std::int32_t>(pick);
+      load[pick] += 1;
+    }
+  }
+  /// Do neighbouring requests share replicas so often that write_picked would stumble over its own stores?
+  static bool crowded(const std::int32_t* candidates, std::int64_t count) {
+    int shared = 0;
+    for (std::int64_t i = 0; i + 1 < std::min<std::int64_t>(count, 65); ++i) {
+      const std::int32_t a = candidates[2 * i], b = candidates[2 * i + 1], c = candidates[2 * i + 2], d = candidates[2 * i + 3];
+      shared += (a == c) | (a == d) | (b == c) | (b == d);
+    }
+    return shared >= 2;
+  }
+
+  std::int64_t base_;
+  std::int64_t replicas_;
+  std::vector<Load> load_;
+  std::vector<std::uint8_t> order_;
+};
+
+template <class Load>
+Rejected route_alone(Router<Load>& router, std::int32_t num_replicas, View<const std::int32_t, 2> candidates, View<std::int32_t, 1> assignment) {
+  const std::int64_t N = candidates.extent(0);
+  if (!all_valid(candidates.data(), 2 * N, num_replicas)) return first_bad_candidate(candidates, num_replicas);
+  for (std::int64_t at = 0; at < N; at += block) router.decide(candidates.data() + 2 * at, std::min(block, N - at), assignment.data() + at);
+  return std::nullopt;
+}
+
+// Two threads: one decides from the start and keeps its choices as bits, the other validates from the end. Where they meet the whole input is known
+// to be valid: from there on the first writes its picks, while the second turns the bits before it into picks.
+template <class Load>
+Rejected route_shared(Router<Load>& router, std::int32_t num_replicas, View<const std::int32_t, 2> candidates, View<std::int32_t, 1> assignment) {
+  const std::int64_t N = candidates.extent(0);
+  const std::int32_t* const c = candidates.data();
+  const auto choices = std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(N / 8 + 1));
+  std::atomic<bool> bad = false;
+  std::atomic<std::int64_t> decided = 0, valid_from = N, meeting = -1, unpacked = 0;
+  const auto unpack = [&](std::int64_t end) {
+    for (std::int64_t at; (at = unpacked.fetch_add(helper_block)) < end;) unpack_choices(c + 2 * at, choices.get() + at / 8, std::min(helper_block, end - at), assignment.data() + at);
+  };
+#pragma omp parallel num_threads(2)
+  if (omp_get_thread_num() == 0) {
+    std::int32_t picks[block];
+    std::int64_t at = 0;
+    for (; at < valid_from.load(std::memory_order_acquire) && !bad; at += block) {
+      const std::int64_t count = std::min(block, N - at);
+      if (!all_valid(c + 2 * at, 2 * count, num_replicas)) {
+        bad = true;
+        break;
+      }
+      router.decide(c + 2 * at, count, picks);
+      pack_choices(c + 2 * at, picks, count, choices.get() + at / 8);
+      decided.store(at + count, std::memory_order_release);
+    }
+    if (!bad) {
+      meeting.store(std::min(at, N), std::memory_order_release);
+      for (; at < N; at += block) router.decide(c + 2 * at, std::min(block, N - at), assignment.data() + at);
+      unpack(meeting);
+    }
+  } else {
+    for (std::int64_t to = N; to > decided.load(std::memory_order_relaxed) && !bad; ) {
+      const std::int64_t from = std::max<std::int64_t>(to - helper_block, 0);
+      if (!all_valid(c + 2 * from, 2 * (to - from), num_replicas)) bad = true;
+      else valid_from.store(from, std::memory_order_release);
+      to = from;
+    }
+    while (meeting.load(std::memory_order_acquire) < 0 && !bad) std::this_thread::yield();  // for as long as the first thread takes for a block
+    if (!bad) unpack(meeting);
+  }
+  if (bad) return first_bad_candidate(candidates, num_replicas);
+  return std::nullopt;
+}
+
+template <class Load>
+Rejected route(std::int32_t num_replicas, View<const std::int32_t, 2> candidates, View<const std::int64_t, 1> initial_loads, std::int64_t base, View<std::int32_t, 1> assignment, View<std::int64_t, 1> loads) {
+  Router<Load> router(initial_loads, base);
+  const bool shared = candidates.extent(0) >= shared_requests && omp_get_max_threads() > 1;
+  if (Rejected rejected = shared ? route_shared(router, num_replicas, candidates, assignment) : route_alone(router, num_replicas, candidates, assignment)) return rejected;
+  router.store(loads);
+  return std::nullopt;
+}
+
+}  // namespace
 
 Rejected route_p2c(std::int32_t num_replicas, View<const std::int32_t, 2> candidates, View<const std::int64_t, 1> initial_loads, View<std::int32_t, 1> assignment, View<std::int64_t, 1> loads) {
-  for (std::int64_t r = 0; r < initial_loads.extent(0); ++r) {
-    const std::int64_t load = initial_loads[r];
-    if (load < 0 || load > (std::int64_t{1} << 62)) return reject("bad_load", "initial_loads", r, std::to_string(load), "a load lies in 0 .. 2^62");
-  }
-  const std::span<const std::int32_t> flat = candidates.flat();
-  for (std::size_t i = 0; i < flat.size(); ++i)
-    if (static_cast<std::uint32_t>(flat[i]) >= static_cast<std::uint32_t>(num_replicas))
-      return reject("bad_candidate", "candidates", static_cast<std::int64_t>(i), std::to_string(flat[i]), "a candidate lies in 0 .. num_replicas-1 = " + std::to_string(num_replicas - 1));
-  std::copy_n(initial_loads.data(), initial_loads.extent(0), loads.data());
-  std::int64_t* const load = loads.data();
-  for (std::int64_t i = 0; i < candidates.extent(0); ++i) {
-    const std::int32_t a = candidates(i, 0), b = candidates(i, 1);
-    const std::int64_t load_a = load[a], load_b = load[b], second = load_b < load_a;
-    load[b] = load_b + second;
-    load[a] = load_a + 1 - second;  // after b's: right for a == b, too
-    assignment[i] = second ? b : a;
-  }
-  return std::nullopt;
+  if (Rejected rejected = first_bad_load(initial_loads)) return rejected;
+  const auto [least, most] = std::ranges::minmax(initial_loads.flat());
+  if (most - least + candidates.extent(0) < std::int64_t{1} << 32) return route<std::uint32_t>(num_replicas, candidates, initial_loads, least, assignment, loads);
+  return route<std::uint64_t>(num_replicas, candidates, initial_loads, 0, assignment, loads);
 }
 
 }  // namespace faibench::p2c_least_loaded_router::cpu

@@ -211,6 +211,10 @@ std::vector<Case> valid_cases() {
          return inputs;
        }},
   };
+  for (std::int64_t N : {65536, 70001, 150000}) {  // enough for more than one thread
+    cases.push_back({"hot_replicas_" + std::to_string(N), "R = 64, long", [N](Random& random) { return zipf(random, 64, N, 1.1, 32); }});
+    cases.push_back({"balanced_" + std::to_string(N), "R = 700, long", [N](Random& random) { return uniform(random, 700, N, 32); }});
+  }
   for (std::int64_t N : {2, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 511, 513, 4095, 4097})
     cases.push_back({"requests_" + std::to_string(N), "around the sizes of vectors and blocks", [N](Random& random) { return uniform(random, 11, N, 4); }});
   return cases;
@@ -228,6 +232,9 @@ std::vector<Case> invalid_cases() {
       {"bad_load_before_bad_candidate", "both are there", [](Random&) { return by_hand(3, {0, 5}, {0, -2, 0}); }},
       {"first_candidate_high", "R itself, in the first request", [](Random& random) { return damaged(random, 9, 100, 0, 9); }},
       {"last_candidate_high", "R itself, in the last request", [](Random& random) { return damaged(random, 9, 5003, 10005, 9); }},
+      {"bad_candidate_first_of_many", "before everything else", [](Random& random) { return damaged(random, 64, 120000, 1, 64); }},
+      {"bad_candidate_in_the_middle_of_many", "where two threads would meet", [](Random& random) { return damaged(random, 64, 120000, 110000, -5); }},
+      {"bad_candidate_last_of_many", "after everything else", [](Random& random) { return damaged(random, 64, 120000, 239999, 64); }},
       {"candidate_negative", "-1", [](Random& random) { return damaged(random, 9, 1000, 777, -1); }},
       {"candidate_smallest", "-2^31", [](Random& random) { return damaged(random, 9, 1000, 778, std::numeric_limits<std::int32_t>::min()); }},
       {"candidate_largest", "2^31 - 1", [](Random& random) { return damaged(random, 64, 1000, 1999, std::numeric_limits<std::int32_t>::max()); }},
