@@ -8,7 +8,7 @@
 
 namespace faibench {
 
-/// Sums over a run that count failures openly.
+/// Sums over a run that count failures openly. Peers (variants "peer:...") are shown beside ours and not counted.
 struct Summary {
   int records = 0;
   int passed = 0;
