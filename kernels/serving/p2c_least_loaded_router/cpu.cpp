@@ -7,6 +7,7 @@
 
 #include <omp.h>
 
+#include "kernels/serving/p2c_least_loaded_router/choose.h"
 #include "kernels/serving/p2c_least_loaded_router/p2c_least_loaded_router.h"
 #include "kernels/serving/p2c_least_loaded_router/passes.h"
 
@@ -27,36 +28,6 @@ Rejected first_bad_candidate(View<const std::int32_t, 2> candidates, std::int32_
   const auto values = candidates.flat();
   const auto bad = std::ranges::find_if(values, [&](std::int32_t c) { return c < 0 || c >= num_replicas; });
   return reject("bad_candidate", "candidates", bad - values.begin(), std::to_string(*bad), "replicas go from 0 to " + std::to_string(num_replicas - 1));
-}
-
-// The two selections below are conditional moves by decree: GCC 12 turns every portable way to write them into the branch that the baseline suffers
-// from, mispredicted in every second request.
-/// load_b < load_a ? b : a
-template <class Load>
-std::uint64_t less_loaded(std::uint64_t a, std::uint64_t b, Load load_a, const Load& load_b) {
-#ifdef __x86_64__
-  asm("cmp %3, %1\n\tcmova %2, %0" : "+r"(a) : "r"(load_a), "r"(b), "m"(load_b) : "cc");
-  return a;
-#else
-  return a ^ ((a ^ b) & -static_cast<std::uint64_t>(load_b < load_a));
-#endif
-}
-
-template <class Load>
-struct Choice {
-  std::uint64_t pick;
-  Load minus_second;  ///< all ones if b was picked, else 0
-};
-template <class Load>
-Choice<Load> choose(std::uint64_t a, std::uint64_t b, Load load_a, Load load_b) {
-#ifdef __x86_64__
-  Load minus_second;
-  asm("cmp %3, %2\n\tcmovb %4, %1\n\tsbb %0, %0" : "=&r"(minus_second), "+&r"(a) : "r"(load_b), "r"(load_a), "r"(b) : "cc");
-  return {a, minus_second};
-#else
-  const Load minus_second = -static_cast<Load>(load_b < load_a);
-  return {a ^ ((a ^ b) & static_cast<std::uint64_t>(static_cast<std::make_signed_t<Load>>(minus_second))), minus_second};
-#endif
 }
 
 /// The loads of a batch in progress, relative to `base`, and the three ways to decide a block of requests.

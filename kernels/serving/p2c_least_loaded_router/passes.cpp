@@ -6,7 +6,9 @@
 
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
+#include "kernels/serving/p2c_least_loaded_router/choose.h"
 #include "kernels/serving/p2c_least_loaded_router/passes.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -145,16 +147,20 @@ hn::Vec<Halves> LoadPairs(const std::int32_t* candidates) {
   return hn::ConcatEven(d16, packed(hn::ConcatEven(d16, words(3), words(2))), packed(hn::ConcatEven(d16, words(1), words(0))));
 }
 
+// Lane i of vector v becomes bit v*lanes + i. Each vector's bits are read back by a load of the store's own width, which the compiler turns into a move.
 template <class Mask>
-void AppendMask(Mask mask, std::size_t v, std::uint64_t* bits) {
-  hn::StoreMaskBits(Halves(), mask, reinterpret_cast<std::uint8_t*>(bits) + v * lanes / 8);
+std::uint64_t LaneBits(Mask mask, std::size_t v) {
+  std::conditional_t<lanes == 32, std::uint32_t, std::uint16_t> word;
+  static_assert(sizeof word * 8 == lanes);
+  hn::StoreMaskBits(Halves(), mask, reinterpret_cast<std::uint8_t*>(&word));
+  return std::uint64_t{word} << (v * lanes);
 }
 
 // Picks of 64 requests by position alone, `nobody` in the lanes whose candidates are too near each other; those lanes are the result.
 std::uint64_t DecideByPosition(const std::int32_t* candidates, const ByteTable& position, hn::Vec<Halves>* picked) {
   const Halves d;
   const hn::RebindToSigned<Halves> di;
-  alignas(8) std::uint64_t open = 0;
+  std::uint64_t open = 0;
   for (std::size_t v = 0; v < vectors; ++v) {
     const auto pairs = LoadPairs(candidates + v * lanes * 2);
     const auto positions = hn::BitCast(d, position(hn::BitCast(Bytes(), pairs)));
@@ -166,7 +172,7 @@ std::uint64_t DecideByPosition(const std::int32_t* candidates, const ByteTable& 
     const auto second = hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(di, hn::Gt(lead, hn::Zero(di)))));
     const auto open_lanes = hn::MaskFromVec(unsure);
     picked[v] = hn::IfThenElse(open_lanes, hn::Set(d, nobody), hn::IfThenElse(second, b, a));
-    AppendMask(open_lanes, v, &open);
+    open |= LaneBits(open_lanes, v);
   }
   return open;
 }
@@ -193,19 +199,20 @@ bool DecideHot(const std::int32_t* candidates, std::int64_t count, std::uint8_t*
     for (; open; open &= open - 1) {
       const int lane = std::countr_zero(open);
       const std::int32_t a = candidates[2 * (at + lane)], b = candidates[2 * (at + lane) + 1];
-      alignas(8) std::uint64_t takes_a = 0, takes_b = 0;
+      std::uint64_t takes_a = 0, takes_b = 0;
       for (std::size_t v = 0; v < vectors; ++v) {
-        AppendMask(hn::Eq(picked[v], hn::Set(d, static_cast<std::uint16_t>(a))), v, &takes_a);
-        AppendMask(hn::Eq(picked[v], hn::Set(d, static_cast<std::uint16_t>(b))), v, &takes_b);
+        takes_a |= LaneBits(hn::Eq(picked[v], hn::Set(d, static_cast<std::uint16_t>(a))), v);
+        takes_b |= LaneBits(hn::Eq(picked[v], hn::Set(d, static_cast<std::uint16_t>(b))), v);
       }
       const std::uint64_t before = (std::uint64_t{1} << lane) - 1;
       const std::uint32_t own_a = load[a], own_b = load[b];
       const std::uint32_t load_a = own_a + static_cast<std::uint32_t>(std::popcount(takes_a & before)), load_b = own_b + static_cast<std::uint32_t>(std::popcount(takes_b & before));
-      const std::uint32_t second = load_b < load_a;
-      load[b] = own_b + second;
-      load[a] = own_a + 1 - second;
-      picks[at + lane] = second ? b : a;
+      const Choice<std::uint32_t> choice = choose(static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(b), load_a, load_b);
+      load[b] = own_b - choice.minus_second;
+      load[a] = own_a + 1 + choice.minus_second;
+      picks[at + lane] = static_cast<std::int32_t>(choice.pick);
     }
+#pragma GCC unroll 16
     for (std::int64_t k = 0; k < chunk; ++k) load[picked_lanes[k]] += 1;
   }
   return true;
