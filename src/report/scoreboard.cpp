@@ -26,12 +26,10 @@ std::vector<Column> columns_for(const std::vector<const Record*>& records) {
   columns.push_back({"variant", false, 0, [](const Record& r) { return wording::printable(r.variant); }});
   if (!records.empty() && differs(&Record::workload)) columns.push_back({"workload", false, 0, [](const Record& r) { return wording::printable(r.workload); }});
   if (std::any_of(records.begin(), records.end(), [](const Record* r) { return r->ranks > 1; }))
-    columns.push_back({"ranks", true, 4, [](const Record& r) { return std::to_string(r.ranks); }});
+    columns.push_back({"ranks", true, 0, [](const Record& r) { return std::to_string(r.ranks); }});
   columns.push_back({"verdict", false, 0, [](const Record& r) { return wording::printable(name_of(r.verdict)); }});
   columns.push_back({"speedup", true, 0, [](const Record& r) { return wording::is_timed(r) ? wording::ratio(r.speedup) : "-"; }});
-  columns.push_back({"95% interval", true, 1, [](const Record& r) {
-                       return wording::is_timed(r) ? wording::ratio(r.speedup_low) + ".." + wording::ratio(r.speedup_high) : "-";
-                     }});
+  columns.push_back({"interval", true, 1, [](const Record& r) { return wording::is_timed(r) ? wording::interval(r) : "-"; }});
   columns.push_back({"anchor", true, 2, [](const Record& r) { return r.performance ? wording::ratio(r.ref_speedup) : "-"; }});
   columns.push_back({"score", true, 0, [](const Record& r) { return wording::counts(r) ? fmt::format("{:.3f}", r.verdict == Verdict::passed ? r.score : 0.0) : "-"; }});
   columns.push_back({"time", true, 3, [](const Record& r) { return wording::duration(r.seconds); }});
@@ -46,7 +44,7 @@ struct Layout {
   std::vector<std::size_t> widths;
 };
 
-// Fits the table into `width` columns: first the task names shrink (to 24), then the least needed columns go, then the names shrink on.
+// Fits the table into `width` columns: first the task names shrink (to 24), then the least needed columns go; the names take back what room is left, or shrink on.
 Layout lay_out(const std::vector<const Record*>& records, std::size_t width) {
   Layout layout{columns_for(records), {}};
   for (const Column& c : layout.columns) {
@@ -54,6 +52,7 @@ Layout lay_out(const std::vector<const Record*>& records, std::size_t width) {
     for (const Record* r : records) widest = std::max(widest, c.cell(*r).size());
     layout.widths.push_back(std::min<std::size_t>(widest, 40));
   }
+  const std::size_t natural = layout.widths[0];
   const auto total = [&] {
     std::size_t sum = 2 * (layout.widths.size() - 1);
     for (std::size_t w : layout.widths) sum += w;
@@ -69,6 +68,7 @@ Layout lay_out(const std::vector<const Record*>& records, std::size_t width) {
     layout.widths.erase(layout.widths.begin() + (goes - layout.columns.begin()));
     layout.columns.erase(goes);
   }
+  if (total() < width) layout.widths[0] = std::min(natural, layout.widths[0] + width - total());
   shrink_task(12);
   return layout;
 }
@@ -141,12 +141,13 @@ std::string heading(const Provenance& p) {
   return text;
 }
 
-std::string summary_text(const Summary& s) {
+std::string summary_text(const Summary& s, std::size_t width) {
   std::string text = fmt::format("{} verdict{}: {} passed, {} failed, {} not run\n", s.records, s.records == 1 ? "" : "s", s.passed, s.failed, s.not_run);
   text += fmt::format("mean score {:.3f} over all {}, whatever is not passed counting 0\n", s.mean_score, s.records);
   if (s.timed > 0)
-    text += fmt::format("geometric mean speedup {} over the {} timed and passed; {} not passed {} not in it\n", wording::ratio(s.geometric_mean_speedup), s.timed, s.failed + s.not_run,
-                        s.failed + s.not_run == 1 ? "is" : "are");
+    text += wrapped(fmt::format("geometric mean speedup {} over the {} timed and passed; {} not passed {} not in it", wording::ratio(s.geometric_mean_speedup), s.timed,
+                                s.failed + s.not_run, s.failed + s.not_run == 1 ? "is" : "are"),
+                    width, "  ");
   return text;
 }
 
@@ -183,7 +184,7 @@ std::string print_scoreboard(const std::vector<Record>& records, const Provenanc
   const std::string header = line_of(layout, [](const Column& c) { return c.title; }, "");
   text += header + std::string(header.size() - 1, '-') + "\n";
   for (const Record* r : order) text += line_of(layout, [&](const Column& c) { return c.cell(*r); }, options.colour ? colour_of(*r) : "");
-  return text + failures(order, width) + notes(order, width) + "\n" + summary_text(summarize(records));
+  return text + failures(order, width) + notes(order, width) + "\n" + summary_text(summarize(records), width);
 }
 
 std::string scoreboard_json(const std::vector<Record>& records, const Provenance& provenance) {

@@ -21,6 +21,11 @@ std::string three_digits(double value) {
 
 std::string ratio(double value) { return value > 0 && std::isfinite(value) ? three_digits(value) + "x" : "-"; }
 
+std::string interval(const Record& record) {
+  const auto end = [](double value) { return value > 0 && std::isfinite(value) ? three_digits(value) : "?"; };
+  return end(record.speedup_low) + ".." + end(record.speedup_high);
+}
+
 std::string duration(double seconds) {
   if (!(seconds > 0) || !std::isfinite(seconds)) return "-";
   for (const auto& [unit, size] : {std::pair{"s", 1.0}, {"ms", 1e-3}, {"us", 1e-6}})

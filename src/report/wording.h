@@ -10,6 +10,8 @@ namespace faibench::wording {
 
 /// "7.25x", "123x", "0.031x": three significant digits. "-" for zero and less.
 std::string ratio(double value);
+/// "7.13..7.50": the 95% interval of the speedup.
+std::string interval(const Record& record);
 /// "1.23 ms" with the unit that fits, "-" for zero and less.
 std::string duration(double seconds);
 /// "50%" of the time that the floor allows, "-" where either is unknown.
