@@ -3,6 +3,8 @@
 #include <hwy/targets.h>
 #include <omp.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "kernels/compiler/compile_cache_key_canon/compile_cache_key_canon.h"
@@ -104,7 +106,7 @@ std::vector<Row> rows() {
   same(attr("12345678901234567890"), attr("1234567890123456789e1"));
   same(attr("0.00000000000000000000000000000000000001"), attr("1e-38"));
   same(attr("100000000000000000000000000000"), attr("1e29"));
-  same(attr("1e0000000000000000000000000000000000000000000000000000000000001"), attr("10"));
+  same(attr("1e" + std::string(61, '0') + "1"), attr("10"));
   differ(attr("9007199254740993"), attr("9007199254740992"));
   differ(attr("0.1"), attr("0.1000000000000000055511151231257827"));
   differ(attr("1e9999"), attr("1e9998"));
@@ -116,10 +118,11 @@ std::vector<Row> rows() {
   differ(attr("18446744073709551616"), attr("0"));
   differ(attr("12345678901234567890123"), attr("-12345678901234567890123"));
   differ(attr("12345678901234567890123"), attr("12345678901234567890124"));
-  for (const char* number : {"01", "-", "-01", "+1", ".5", "1.", "1.e1", "1e", "1e+", "1E-", "0x1", "1_0", "NaN", "Infinity", "-Infinity", "1e10000", "1e-10000", "0e10000", "1a", "1\"a\"", "true1", "True", "nul", "nulll",
-                             "11111111111111111111111111111111111111111111111111111111111111111", "1e00000000000000000000000000000000000000000000000000000000000001"})
+  for (const char* number : {"01", "-", "-01", "+1", ".5", "1.", "1.e1", "1e", "1e+", "1E-", "0x1", "1_0", "NaN", "Infinity", "-Infinity", "1e10000", "1e-10000", "0e10000", "1a", "1\"a\"", "true1", "True", "nul", "nulll"})
     document(attr(number));
-  same(attr("1111111111111111111111111111111111111111111111111111111111111111"), attr(" 1111111111111111111111111111111111111111111111111111111111111111\n"));
+  document(attr(std::string(65, '1')));
+  document(attr("1e" + std::string(63, '0')));
+  same(attr(std::string(64, '1')), attr(" " + std::string(64, '1') + "\n"));
 
   // Rule 3: the fields of the top.
   field("{}");
@@ -286,8 +289,11 @@ TEST(CompileCacheKeyCanon, follows_every_rule_of_equivalence_and_rejection) {
       const Answer first = answer(variant, row.first), second = answer(variant, row.second);
       EXPECT_EQ(first.code, "");
       EXPECT_EQ(second.code, "");
-      if (row.means == Means::different) EXPECT_NE(first.digest, second.digest);
-      else if (variant != baseline::canonical_digests) EXPECT_EQ(first.digest, second.digest);
+      if (row.means == Means::different) {
+        EXPECT_NE(first.digest, second.digest);
+      } else if (variant != baseline::canonical_digests) {
+        EXPECT_EQ(first.digest, second.digest);
+      }
     }
   }
 }
@@ -364,6 +370,8 @@ TEST(CompileCacheKeyCanon, agrees_on_mutated_documents_with_the_reference_and_an
   for (std::string& text : documents_of(random_requests(random, 30, 2))) seeds.push_back(std::move(text));
   std::vector<std::string> accepted;
   int counts[3] = {};
+  // What the contract forbids and the RFC leaves open.
+  const char* const own_limits[] = {"twice", "deeper", "exponent beyond", "64 characters", "top level"};
   for (int i = 0; i < 30000; ++i) {
     std::string text = seeds[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(seeds.size())))];
     mutate(random, text);
@@ -373,13 +381,14 @@ TEST(CompileCacheKeyCanon, agrees_on_mutated_documents_with_the_reference_and_an
     ASSERT_EQ(answer(cpu::canonical_digests, text).code, code) << text << "\n" << reading.why;
     ASSERT_EQ(answer(baseline::canonical_digests, text).code, code) << text << "\n" << reading.why;
     const Syntax other = other_library(text);
-    if (code != "bad_document") ASSERT_NE(other, Syntax::bad) << text;
-    else if (reading.why.find("twice") == std::string::npos && reading.why.find("deeper") == std::string::npos && reading.why.find("exponent beyond") == std::string::npos &&
-             reading.why.find("64 characters") == std::string::npos && reading.why.find("top level") == std::string::npos)
+    if (code != "bad_document") {
+      ASSERT_NE(other, Syntax::bad) << text;
+    } else if (const bool own_limit = std::ranges::any_of(own_limits, [&](const char* word) { return reading.why.find(word) != std::string::npos; }); !own_limit) {
       ASSERT_NE(other, Syntax::good) << text << "\n" << reading.why;
+    }
     if (code.empty()) accepted.push_back(std::move(text));
   }
-  for (const int count : counts) EXPECT_GT(count, 1000);
+  for (const int count : counts) EXPECT_GT(count, 500);
   const TensorMap batch = batch_of(accepted);
   testing_support::check_inputs(task(), testing_support::variant_of(task(), "cpu"), batch);
   testing_support::check_inputs(task(), testing_support::variant_of(task(), "baseline"), batch);
@@ -422,11 +431,25 @@ TEST(CompileCacheKeyCanon, all_variants_pass_the_case_files) {
   for (const char* variant : {"reference", "baseline", "cpu"}) testing_support::check_case_files(task(), variant);
 }
 TEST(CompileCacheKeyCanon, any_number_of_threads_will_do) {
+  Random random(8);
+  const std::vector<std::string> good = documents_of(random_requests(random, 200, 3));
+  auto bad_field = good, bad_document = good;
+  bad_field[250] = R"({"op":1})", bad_field[590] = R"({"op":2})";
+  bad_document[3] = R"({"op":1})", bad_document[400] = "{", bad_document[599] = "[]";
+  const auto rejection = [](const std::vector<std::string>& documents) {
+    const TensorMap inputs = batch_of(documents);
+    TensorMap outputs = allocate_outputs(task().contract, refs(inputs));
+    TensorRefMap output_refs = refs(outputs);
+    const Rejected rejected = call_kernel(task().contract, task().find_variant("cpu")->kernel, refs(inputs), output_refs);
+    return rejected ? rejected->code + " " + std::to_string(rejected->index) : "none";
+  };
   const int threads = omp_get_max_threads();
   for (const int count : {1, 2, 3}) {
     omp_set_num_threads(count);
-    testing_support::check_random_cases(task(), "cpu", 20);
-    testing_support::check_all_cases(task(), "cpu");
+    for (const auto& documents : {good, bad_field, bad_document}) testing_support::check_inputs(task(), testing_support::variant_of(task(), "cpu"), batch_of(documents));
+    EXPECT_EQ(rejection(good), "none");
+    EXPECT_EQ(rejection(bad_field), "bad_field 250");
+    EXPECT_EQ(rejection(bad_document), "bad_document 400");
   }
   omp_set_num_threads(threads);
 }

@@ -910,7 +910,7 @@ Rejected canonical_digests(std::string_view documents, View<const std::int64_t, 
   const auto document = [&](std::int64_t i) { return documents.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(offsets[i + 1] - offsets[i])); };
   std::vector<std::uint8_t> digests(static_cast<std::size_t>(count) * 16);  // nothing is written before all documents are known to be good
   std::int64_t bad_document = count, bad_field = count;
-#pragma omp parallel reduction(min : bad_document, bad_field)
+#pragma omp parallel if (count >= 128) reduction(min : bad_document, bad_field)
   {
     Reader reader;
 #pragma omp for schedule(dynamic, 128)

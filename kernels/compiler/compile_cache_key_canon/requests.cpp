@@ -95,9 +95,9 @@ Request random_request(Random& random, std::uint64_t number) {
   r.backend = random.chance(0.4) ? 0 : static_cast<std::size_t>(random.below(static_cast<std::int64_t>(backends.size())));
   r.opt_level = random.chance(0.5) ? 2 : static_cast<std::size_t>(random.below(4));
   r.inputs.push_back({{{false, number + 2}, {false, sizes[random.between(1, std::size(sizes) - 1)]}}, {}, static_cast<std::size_t>(random.below(3)), 0, false});
-  for (std::int64_t more = random.between(1, 4); more > 0; --more) r.inputs.push_back(random_tensor(random));
+  for (std::int64_t more = random.between(2, 5); more > 0; --more) r.inputs.push_back(random_tensor(random));
   std::vector<std::int64_t> order = random.permutation(std::size(attr_names));
-  const std::int64_t attributes = random.between(2, 6);
+  const std::int64_t attributes = random.between(3, 8);
   for (std::int64_t i = 0; i < attributes; ++i) {
     static constexpr std::uint64_t numbers[] = {100, 50, 200, 0, 1600, 12};
     r.attrs.push_back({attr_names[order[static_cast<std::size_t>(i)]], static_cast<Attribute::Kind>(random.below(5)), pick(random, numbers)});
@@ -206,7 +206,7 @@ class Writer {
   }
 
   void gap() {
-    static constexpr string_view gaps[] = {"", "", "", " ", " ", "\n", "\r\n", "\t "};
+    static constexpr string_view gaps[] = {"", "", " ", " ", "\n", "\n", "\r\n", "\t "};
     out_ += gaps[bits(3)];
   }
   void open(char bracket) { out_ += bracket, first_ = true, gap(); }
@@ -404,7 +404,7 @@ TensorMap random_requests(Random& random, std::int64_t signatures, std::int64_t 
   const std::uint64_t first_id = random.u64();
   const std::vector<std::int64_t> number = random.permutation(bases), place = random.permutation(count);
   // Base b < twins also has a twin; every document is a function of the base alone, so threads do not matter.
-#pragma omp parallel for schedule(dynamic, 64)
+#pragma omp parallel for schedule(dynamic, 64) if (bases > 64)
   for (std::int64_t b = 0; b < bases; ++b) {
     Random own = source.stream(static_cast<std::uint64_t>(b));
     Request base = random_request(own, static_cast<std::uint64_t>(number[static_cast<std::size_t>(b)]));

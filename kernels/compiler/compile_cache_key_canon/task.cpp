@@ -1,8 +1,6 @@
 // compile_cache_key_canon: contract, rules, gate, workloads, floor, metric.
 #include "task/task.h"
 
-#include <omp.h>
-
 #include <array>
 #include <cstring>
 #include <unordered_map>
@@ -35,7 +33,7 @@ Batch batch(const TensorRefMap& inputs) {
 Rejected first_fault(const TensorRefMap& inputs, reference::Fault fault, const char* code, reference::Reading (*read)(std::string_view)) {
   const Batch documents = batch(inputs);
   std::int64_t first = documents.count();
-#pragma omp parallel for schedule(dynamic, 64) reduction(min : first)
+#pragma omp parallel for schedule(dynamic, 64) reduction(min : first) if (first > 64)
   for (std::int64_t i = 0; i < documents.count(); ++i)
     if (i < first && read(documents.document(i)).fault == fault) first = i;
   if (first == documents.count()) return std::nullopt;
@@ -52,7 +50,7 @@ TensorMap expected(const TensorRefMap& inputs) {
   const View<std::uint8_t, 2> digest = outputs.add("digest", Tensor(Dtype::u8, {count, 16})).view<std::uint8_t, 2>();
   constexpr std::int64_t part = 64;
   Rejected rejected;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (count > part)
   for (std::int64_t begin = 0; begin < count; begin += part) {
     const std::int64_t size = std::min(part, count - begin);
     const std::int64_t base = documents.offsets[static_cast<std::size_t>(begin)], end = documents.offsets[static_cast<std::size_t>(begin + size)];
