@@ -1,75 +1,97 @@
-// First form: a 64-bit hash by folded multiplications, an open-addressing table of (tag, number), bytes compared on equal tags.
+#include <algorithm>
+#include <atomic>
 #include <bit>
-#include <cstring>
-#include <string_view>
+#include <limits>
+#include <memory>
+#include <thread>
 #include <vector>
 
+#include <omp.h>
+
+#include "kernels/serving/safetensors_shard_route/index.h"
 #include "kernels/serving/safetensors_shard_route/safetensors_shard_route.h"
+#include "tensor/error.h"
 
 namespace faibench::safetensors_shard_route::cpu {
 namespace {
 
-std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
-  const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
+constexpr std::int64_t chunk = 1024;            // names a thread takes at a time
+constexpr std::int64_t shared_names = 1 << 13;  // below this a second thread costs more than it saves
 
-std::uint64_t load64(const char* p) {
-  std::uint64_t x;
-  std::memcpy(&x, p, 8);
-  return x;
-}
-
-std::uint64_t hash(std::string_view text) {
-  std::uint64_t h = text.size() * 0x9E3779B97F4A7C15u;
-  const char* p = text.data();
-  std::size_t left = text.size();
-  while (left >= 16) {
-    h = fold(load64(p) ^ 0xA0761D6478BD642Fu, load64(p + 8) ^ h);
-    p += 16;
-    left -= 16;
+/// Work in pieces that any thread may take. `finish` returns when all pieces are done, whoever did them: a thread that wakes up late holds nobody up.
+class Pieces {
+ public:
+  explicit Pieces(std::int64_t count) : count_(count) {}
+  template <class Work>
+  void finish(const Work& work) {
+    for (std::int64_t i; (i = taken_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
+      work(i);
+      done_.fetch_add(1, std::memory_order_release);
+    }
+    while (done_.load(std::memory_order_acquire) < count_) std::this_thread::yield();
   }
-  char tail[16] = {};
-  if (left) std::memcpy(tail, p, left);
-  h = fold(load64(tail) ^ 0xE7037ED1A0B428DBu, load64(tail + 8) ^ h);
-  return fold(h, 0x8EBC6AF09C88C6E3u);
-}
+
+ private:
+  const std::int64_t count_;
+  std::atomic<std::int64_t> taken_ = 0, done_ = 0;
+};
+
+std::int64_t chunks_of(std::int64_t count) { return (count + chunk - 1) / chunk; }
 
 }  // namespace
 
 Rejected resolve_tensor_files(View<const std::uint8_t, 1> names, View<const std::int64_t, 1> name_offsets, View<const std::int64_t, 1> file_offsets, View<const std::uint8_t, 1> queries,
                               View<const std::int64_t, 1> query_offsets, View<std::int32_t, 1> file, View<std::int64_t, 1> entry) {
   const std::int64_t N = name_offsets.extent(0) - 1, Q = query_offsets.extent(0) - 1, F = file_offsets.extent(0) - 1;
-  const auto text = [](View<const std::uint8_t, 1> bytes, View<const std::int64_t, 1> offsets, std::int64_t i) {
-    return std::string_view(reinterpret_cast<const char*>(bytes.data()) + offsets[i], static_cast<std::size_t>(offsets[i + 1] - offsets[i]));
+  if (N > std::numeric_limits<std::int32_t>::max()) throw Error(Error::Kind::internal, "safetensors_shard_route: the cpu variant takes fewer than 2^31 names, there are " + std::to_string(N));
+  const NameList declared{names.data(), name_offsets.data()}, wanted{queries.data(), query_offsets.data()};
+
+  // Two to four slots a name; each half has more slots than there are names, so a probe always ends at an empty one.
+  const std::uint32_t bits = static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(N, 1)))) + 1;
+  const std::size_t slot_count = std::size_t{1} << bits;
+  const auto slots = std::make_unique_for_overwrite<Slot[]>(slot_count);
+  const Table table{slots.get(), 32 - bits, static_cast<std::uint32_t>(slot_count / 2 - 1)};
+  const auto hashed = std::make_unique_for_overwrite<Slot[]>(static_cast<std::size_t>(2 * chunks_of(N) * chunk));
+  const auto owner = std::make_unique_for_overwrite<std::int32_t[]>(static_cast<std::size_t>(N + 1));
+  std::vector<std::int64_t> lows(static_cast<std::size_t>(chunks_of(N)));
+  std::atomic<std::int64_t> reserved = N;
+
+  const auto hash_chunk = [&](std::int64_t c) {
+    Slot* const low = hashed.get() + 2 * c * chunk;
+    const std::int64_t result = hash_names(declared, c * chunk, std::min(chunk, N - c * chunk), low, low + chunk);
+    lows[static_cast<std::size_t>(c)] = result;
+    if (result < 0)
+      for (std::int64_t seen = reserved; -1 - result < seen && !reserved.compare_exchange_weak(seen, -1 - result);) {}
   };
-  struct Slot {
-    std::uint32_t tag;
-    std::int32_t number;
+  constexpr std::int64_t clearings = 8;
+  const auto clear = [&](std::int64_t part) {  // the last piece fills in the owners
+    const std::size_t size = slot_count / 4 < clearings ? 0 : slot_count / clearings;
+    if (part < clearings) {
+      const std::size_t begin = static_cast<std::size_t>(part) * size;
+      std::fill(slots.get() + begin, slots.get() + (part == clearings - 1 ? slot_count : begin + size), Slot{0});
+      return;
+    }
+    for (std::int64_t f = 0; f < F; ++f) std::fill(owner.get() + file_offsets[f], owner.get() + file_offsets[f + 1], static_cast<std::int32_t>(f));
   };
-  const std::size_t slots = std::bit_ceil(static_cast<std::size_t>(2 * N + 1)), mask = slots - 1;
-  std::vector<Slot> table(slots, Slot{0, -1});
-  const auto find = [&](std::string_view wanted, std::uint64_t h) -> Slot& {
-    for (std::size_t at = h & mask;; at = (at + 1) & mask) {
-      Slot& slot = table[at];
-      if (slot.number < 0 || (slot.tag == h >> 32 && text(names, name_offsets, slot.number) == wanted)) return slot;
+  const auto insert_half = [&](std::int64_t half) {
+    for (std::int64_t c = 0; c < chunks_of(N); ++c) {
+      const std::int64_t low = lows[static_cast<std::size_t>(c)], count = std::min(chunk, N - c * chunk);
+      insert(table, declared, hashed.get() + (2 * c + half) * chunk, half == 0 ? low : count - low);
     }
   };
-  for (std::int64_t k = 0; k < N; ++k) {
-    const std::string_view name = text(names, name_offsets, k);
-    if (name == "__metadata__") return reject("reserved_name", "names", name_offsets[k], "__metadata__", "the key of a header's metadata, declared as name " + std::to_string(k));
-    const std::uint64_t h = hash(name);
-    find(name, h) = {static_cast<std::uint32_t>(h >> 32), static_cast<std::int32_t>(k)};
+  const auto look_up_chunk = [&](std::int64_t c) { look_up(table, declared, owner.get(), wanted, c * chunk, std::min(chunk, Q - c * chunk), file.data(), entry.data()); };
+
+  Pieces prepare(clearings + 1), hash(chunks_of(N)), fill(2), answer(chunks_of(Q));
+#pragma omp parallel num_threads(2) if (N + Q >= shared_names && omp_get_max_threads() > 1)
+  {
+    hash.finish(hash_chunk);
+    prepare.finish(clear);
+    if (reserved == N) {
+      fill.finish(insert_half);
+      answer.finish(look_up_chunk);
+    }
   }
-  std::vector<std::int32_t> owner(static_cast<std::size_t>(N));
-  for (std::int64_t f = 0; f < F; ++f)
-    for (std::int64_t k = file_offsets[f]; k < file_offsets[f + 1]; ++k) owner[static_cast<std::size_t>(k)] = static_cast<std::int32_t>(f);
-  for (std::int64_t q = 0; q < Q; ++q) {
-    const std::string_view wanted = text(queries, query_offsets, q);
-    const std::int32_t k = find(wanted, hash(wanted)).number;
-    entry[q] = k;
-    file[q] = k < 0 ? -1 : owner[static_cast<std::size_t>(k)];
-  }
+  if (reserved < N) return reject("reserved_name", "names", name_offsets[reserved], "__metadata__", "declared as name " + std::to_string(reserved) + ", but it is the key of a header's metadata");
   return std::nullopt;
 }
 
