@@ -33,8 +33,8 @@ struct RunOptions {
   std::vector<std::string> exclude;      ///< shell globs over task names
   std::vector<std::string> groups;       ///< shell globs over group names; empty: every group
   std::optional<std::string> workload;   ///< default "standard"; a task that has none of that name is "asked for and not run"
-  std::vector<std::string> variants;     ///< names or globs ("peer:*"); empty: "cpu", every "peer:*", and "mpi" of multi-rank tasks.
-                                         ///< "cuda" where there is no GPU runs "cpu" and the record says so
+  std::vector<std::string> variants;     ///< names or globs ("peer:*"); empty: "cpu", "cuda" where a rank has a GPU, every "peer:*", and "mpi" of multi-rank tasks.
+                                         ///< "cuda" where there is no GPU runs "cpu" and the record says so; "library:PATH" is a submission
   std::vector<int> gang_sizes;           ///< ranks of multi-rank tasks; empty: all ranks, if the program runs on more than one or "mpi*" is asked for
   const Catalog* catalog = nullptr;      ///< null: embedded_catalog(). Must outlive the call
   std::string catalog_path;              ///< where it was read from, for the provenance; empty: embedded
@@ -72,13 +72,13 @@ struct RunOptions {
 /// Returns the exit code, equal on all ranks:
 ///   0        every gate passed and everything asked for ran
 ///   1        a verdict other than `passed`, something asked for that did not run, or SIGUSR1
-///   2        bad input: unknown names, a launch whose world size is not what Slurm says, an output file that exists, a damaged file to resume
-///   3        MPI, device, input/output or internal errors
+///   2        bad input: unknown names, a launch whose world size is not what Slurm says, an output file that exists or cannot be written, a damaged file to resume
+///   3        MPI, device or internal errors
 ///   130, 143 stopped by SIGINT, SIGTERM
 /// Errors throw Error on rank 0 alone, when all ranks know that they are to stop; the other ranks return the code in silence.
 int run_catalog(const RunOptions& options);
 
-/// The exit code of an error that ends the program: 2 for bad input, 3 for everything else.
+/// The exit code of an error that ends the program: 2 for bad input and files that cannot be read or written, 3 for everything else.
 int exit_code_of(const Error& error);
 
 }  // namespace faibench

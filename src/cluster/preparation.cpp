@@ -1,0 +1,157 @@
+#include "cluster/preparation.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "cluster/item_key.h"
+#include "judge/judge_process.h"
+#include "tensor/error.h"
+
+namespace faibench {
+namespace {
+
+constexpr const char* asked_name = "FAIBENCH_ASKED";  // among the provenance's environment: what a resumed run need not be told again
+constexpr char error_mark = '!';
+
+const std::string* asked_of(const Provenance& provenance) {
+  for (const auto& [name, value] : provenance.environment) {
+    if (name == asked_name) return &value;
+  }
+  return nullptr;
+}
+
+std::vector<HostFacts> hosts_of(const Layout& layout) {
+  std::vector<HostFacts> hosts;
+  for (int node : layout.nodes) {
+    HostFacts host = host_from_json(layout.places[static_cast<std::size_t>(node)].host_facts);
+    for (int rank = 0; rank < static_cast<int>(layout.places.size()); ++rank) {
+      if (layout.places[static_cast<std::size_t>(rank)].node == node) host.ranks.push_back(rank);
+    }
+    hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
+// Of a mixed cluster: all classes, in one order.
+std::string machine_class(const std::vector<HostFacts>& hosts) {
+  std::set<std::string> classes;
+  for (const HostFacts& host : hosts) classes.insert(host.machine_class);
+  std::string text;
+  for (const std::string& one : classes) text += (text.empty() ? "" : " + ") + one;
+  return text;
+}
+
+Provenance provenance_of(const RunOptions& options, const Layout& layout, std::vector<HostFacts> hosts) {
+  Provenance provenance = collect_local(options.command_line);
+  provenance.seed = options.seed.value_or(1);
+  provenance.world_size = static_cast<int>(layout.places.size());
+  provenance.hosts = std::move(hosts);
+  provenance.environment.emplace_back(asked_name, options_to_json(options));
+  return provenance;
+}
+
+std::map<std::string, double> costs_of(const RunOptions& options, const Ledger* resumed) {
+  std::map<std::string, double> costs;
+  if (resumed) costs = earlier_costs(resumed->records());
+  if (!options.earlier.empty()) costs.merge(earlier_costs(read_run(options.earlier).records));
+  return costs;
+}
+
+}  // namespace
+
+std::string describe_this_rank(int first_rank_of_host) {
+  try {
+    Place place = find_place();
+    place.node = first_rank_of_host;
+    place.slot_folder = make_slot_folder();
+    place.program_hash = file_hash("/proc/self/exe");
+    place.worker_hash = file_hash(worker_path());
+    place.host_facts = to_json(collect_host());
+    return to_json(place);
+  } catch (const Error& error) {
+    return std::string(1, error_mark) + std::to_string(static_cast<int>(error.kind)) + error.what();
+  }
+}
+
+std::vector<Place> read_places(const std::vector<std::string>& texts) {
+  std::vector<Place> places;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    const std::string& text = texts[rank];
+    if (text.starts_with(error_mark)) {
+      const Error error(static_cast<Error::Kind>(text.at(1) - '0'), text.substr(2));
+      throw rank == 0 ? error : error.at("rank " + std::to_string(rank));
+    }
+    places.push_back(place_from_json(text));
+    const Place& first = places.front();
+    const Place& place = places.back();
+    if (place.program_hash != first.program_hash || place.worker_hash != first.worker_hash) {
+      throw Error(Error::Kind::bad_input, "rank " + std::to_string(rank) + " on " + place.host + " runs another build of faibench than rank 0 on " + first.host +
+                                              ": install the same program and faibench-worker on all hosts");
+    }
+  }
+  return places;
+}
+
+std::string default_out() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> utc{};
+  std::strftime(utc.data(), utc.size(), "%Y%m%dT%H%M%SZ", &parts);
+  return std::string("results/run-") + utc.data() + "-" + host.data() + "-" + std::to_string(getpid()) + ".h5";
+}
+
+Preparation prepare(RunOptions options, std::vector<Place> places) {
+  Preparation ready;
+  if (!options.resume.empty() && !options.out.empty()) throw Error(Error::Kind::bad_input, "--resume goes on in the file that it names: leave out --out");
+  if (!options.resume.empty()) {
+    ready.ledger = std::make_unique<Ledger>(Ledger::resume(options.resume));
+    if (const std::string* asked = asked_of(ready.ledger->provenance())) {
+      try {
+        options = fill_from(std::move(options), *asked);
+      } catch (const Error& error) {
+        throw error.at(options.resume);
+      }
+    }
+  }
+  ready.layout = lay_out(std::move(places));
+  std::vector<HostFacts> hosts = hosts_of(ready.layout);
+  PlanSetting setting;
+  setting.tasks = all_tasks();
+  setting.catalog = options.catalog ? options.catalog : &embedded_catalog();
+  setting.world_size = static_cast<int>(ready.layout.places.size());
+  setting.some_rank_has_gpu = std::ranges::any_of(ready.layout.seats, [](const RankSeat& seat) { return seat.has_gpu; });
+  setting.worker_hash = ready.layout.places.front().worker_hash;
+  setting.program_hash = ready.layout.places.front().program_hash;
+  setting.machine_class = machine_class(hosts);
+  setting.earlier_seconds = costs_of(options, ready.ledger.get());
+  ready.plan = make_plan(options, setting);
+  for (const PlanItem& item : ready.plan.items) {
+    if (!ready.ledger || !ready.ledger->holds(item.key)) ready.to_judge.push_back(item);
+  }
+  ready.options = std::move(options);
+  if (ready.options.dry_run || ready.options.list_cases) {
+    ready.ledger.reset();
+    return ready;
+  }
+  Provenance provenance = provenance_of(ready.options, ready.layout, std::move(hosts));
+  if (ready.ledger) {
+    provenance.started = ready.ledger->provenance().started;
+    ready.ledger->update(provenance);
+  } else {
+    if (ready.options.out.empty()) ready.options.out = default_out();
+    ready.ledger = std::make_unique<Ledger>(Ledger::create(ready.options.out, provenance, ready.options.force));
+  }
+  ready.ledger->fold();
+  return ready;
+}
+
+}  // namespace faibench
