@@ -9,6 +9,7 @@
 // Bound to expect: 32 N bytes in and out are nothing; the time is four passes of counting sort and 10-20 ns a placement.
 // Legal by construction: an offset is 0 or the rounded end of a conflicting buffer placed before, so distinct buffers stacked below it end where it starts,
 // and no end passes the plan without sharing.
+// Where thousands of buffers are alive at a time, searches are cut short and a sweep over time (cpu_sweep.h) plans instead, if it is more compact.
 // Tried on the standard workload (searches of 20000, q averaged over 12 inputs):
 //   by size alone, a search for every buffer      20000   1.013
 //   by size alone, skyline below the lower bound  11200   1.17: long-lived buffers lie high and block it
@@ -20,8 +21,8 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <vector>
 
+#include "kernels/memory/runtime_arena_memplan/cpu_sweep.h"
 #include "kernels/memory/runtime_arena_memplan/cpu_timeline.h"
 #include "kernels/memory/runtime_arena_memplan/runtime_arena_memplan.h"
 
@@ -34,18 +35,16 @@ HWY_BEFORE_NAMESPACE();
 namespace faibench::runtime_arena_memplan::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vector steps that all gap searches of a plan may take together, per buffer: enough for thousands alive at a time, and a bound on the worst case.
-constexpr std::int64_t search_steps_per_buffer = 2048;
+// Vector steps that all gap searches of a plan may take together, per buffer: 20 times what the standard workload needs. Where that is not enough, thousands are
+// alive at a time, and a sweep does better anyway.
+constexpr std::int64_t search_steps_per_buffer = 64;
 // A buffer counts as large from this part of the lower bound on.
 constexpr int large_part = 256;
-// Mean lifetime, in steps, up to which a skyline is a plain array.
-constexpr std::int64_t array_mean_length = 1024;
-
 // Tops of the placed bytes, one entry a step. Entries past the end may be read.
 template <class T>
-class ArraySkyline {
+class Skyline {
  public:
-  ArraySkyline(const Timeline& line, Scratch& scratch) : tops_(scratch.take<T>(static_cast<std::size_t>(line.steps) + Timeline::padding)) {
+  Skyline(const Timeline& line, Scratch& scratch) : tops_(scratch.take<T>(static_cast<std::size_t>(line.steps) + Timeline::padding)) {
     std::memset(tops_, 0, (static_cast<std::size_t>(line.steps) + Timeline::padding) * sizeof(T));
   }
   T highest(std::int32_t from, std::int32_t to) const {
@@ -68,46 +67,6 @@ class ArraySkyline {
 
  private:
   T* tops_;
-};
-
-// The same in O(log steps) whatever the lifetime, for plans where most buffers live long.
-template <class T>
-class TreeSkyline {
- public:
-  TreeSkyline(const Timeline& line, Scratch&) {
-    while (leaves_ < line.steps) leaves_ *= 2;
-    nodes_.resize(static_cast<std::size_t>(2 * leaves_));
-  }
-  T highest(std::int32_t from, std::int32_t to) const { return highest(1, 0, leaves_, from, to); }
-  void raise(std::int32_t from, std::int32_t to, T top) { raise(1, 0, leaves_, from, to, top); }
-
- private:
-  struct Node {
-    T highest = 0;  // anywhere below
-    T floor = 0;    // everywhere below
-  };
-  T highest(std::int64_t node, std::int64_t low, std::int64_t high, std::int64_t from, std::int64_t to) const {
-    const Node& here = nodes_[static_cast<std::size_t>(node)];
-    if (from <= low && high <= to) return here.highest;
-    const std::int64_t middle = (low + high) / 2;
-    T top = here.floor;
-    if (from < middle) top = std::max(top, highest(2 * node, low, middle, from, to));
-    if (to > middle) top = std::max(top, highest(2 * node + 1, middle, high, from, to));
-    return top;
-  }
-  void raise(std::int64_t node, std::int64_t low, std::int64_t high, std::int64_t from, std::int64_t to, T top) {
-    Node& here = nodes_[static_cast<std::size_t>(node)];
-    here.highest = std::max(here.highest, top);
-    if (from <= low && high <= to) {
-      here.floor = std::max(here.floor, top);
-      return;
-    }
-    const std::int64_t middle = (low + high) / 2;
-    if (from < middle) raise(2 * node, low, middle, from, to, top);
-    if (to > middle) raise(2 * node + 1, middle, high, from, to, top);
-  }
-  std::int64_t leaves_ = 1;
-  std::vector<Node> nodes_;
 };
 
 // Where buffers went, by position, and the search for gaps among them.
@@ -169,8 +128,10 @@ class Placement {
         auto conflicts = hn::And(hn::Lt(times(d, line_.start + p), v_to), hn::Gt(times(d, line_.end + p), v_from));
         conflicts = hn::And(conflicts, hn::Gt(top, hn::Zero(d)));
         if (p + lanes > last) conflicts = hn::And(conflicts, hn::FirstN(d, static_cast<std::size_t>(last - p)));  // the next bucket, or class, is another's
-        hn::CompressStore(hn::LoadU(d, bottom_ + p), conflicts, d, found_bottom_ + found);
-        found += hn::CompressStore(top, conflicts, d, found_top_ + found);
+        // Compressed in registers: Zen 4 takes 140 cycles to compress into memory.
+        hn::StoreU(hn::Compress(hn::LoadU(d, bottom_ + p), conflicts), d, found_bottom_ + found);
+        hn::StoreU(hn::Compress(top, conflicts), d, found_top_ + found);
+        found += hn::CountTrue(d, conflicts);
       }
       steps_left_ -= (last - first) / lanes + 1;
     }
@@ -186,36 +147,33 @@ class Placement {
   std::int64_t steps_left_;
 };
 
-template <class T, class Skyline>
-void place_all(const Timeline& line, Scratch& scratch, int align_bits, std::int64_t* offset) {
-  Skyline skyline(line, scratch);
+template <class T>
+Placed place_all(const Timeline& line, Scratch& scratch, int align_bits, std::int64_t* offset) {
+  Skyline<T> skyline(line, scratch);
   Placement<T> placement(line, scratch);
   T peak = static_cast<T>(line.lower_bound);  // no plan needs less
   const T large = peak / large_part;
+  bool searched_all = true;
   for (std::int32_t k = 0; k < line.count; ++k) {
     const std::int32_t position = line.order[k], from = line.start[position], to = line.end[position];
     const T units = static_cast<T>(line.units[position]);
     T bottom = skyline.highest(from, to);
     if (bottom + units > peak || (units > large && line.crowded(from, to))) {
       if (placement.may_search()) bottom = placement.lowest_gap(from, to, units);
+      else searched_all = false;
       peak = std::max(peak, static_cast<T>(bottom + units));
     }
     skyline.raise(from, to, bottom + units);
     placement.put(position, bottom, bottom + units);
     offset[line.origin[position]] = static_cast<std::int64_t>(bottom) << align_bits;
   }
-}
-
-template <class T>
-void place_with(const Timeline& line, Scratch& scratch, int align_bits, std::int64_t* offset) {
-  if (line.total_length <= array_mean_length * line.count) place_all<T, ArraySkyline<T>>(line, scratch, align_bits, offset);
-  else place_all<T, TreeSkyline<T>>(line, scratch, align_bits, offset);
+  return {peak, searched_all};
 }
 
 // Half the bytes a vector lane where every sum of two offsets fits 32 bits.
-void place(const Timeline& line, Scratch& scratch, int align_bits, std::int64_t* offset) {
-  if (line.total_units < (std::int64_t{1} << 30)) place_with<std::int32_t>(line, scratch, align_bits, offset);
-  else place_with<std::int64_t>(line, scratch, align_bits, offset);
+Placed place(const Timeline& line, Scratch& scratch, int align_bits, std::int64_t* offset) {
+  if (line.total_units < (std::int64_t{1} << 30)) return place_all<std::int32_t>(line, scratch, align_bits, offset);
+  else return place_all<std::int64_t>(line, scratch, align_bits, offset);
 }
 
 }  // namespace faibench::runtime_arena_memplan::cpu::HWY_NAMESPACE
@@ -227,6 +185,9 @@ HWY_AFTER_NAMESPACE();
 namespace faibench::runtime_arena_memplan::cpu {
 namespace {
 HWY_EXPORT(place);
+
+// Mean lifetime, in steps, up to which a skyline pays. Beyond it thousands are alive at a time: work for the sweep.
+constexpr std::int64_t skyline_mean_length = 1024;
 }
 
 void plan(std::int64_t align, View<const std::int64_t, 1> size, View<const std::int64_t, 1> alloc, View<const std::int64_t, 1> free, View<std::int64_t, 1> offset) {
@@ -235,7 +196,13 @@ void plan(std::int64_t align, View<const std::int64_t, 1> size, View<const std::
   if (line.count < size.extent(0))
     for (std::int64_t i = 0; i < size.extent(0); ++i)
       if (size[i] == 0) offset[i] = 0;
-  HWY_DYNAMIC_DISPATCH(place)(line, scratch, std::countr_zero(static_cast<std::uint64_t>(align)), offset.data());
+  const int align_bits = std::countr_zero(static_cast<std::uint64_t>(align));
+  Placed placed{std::numeric_limits<std::int64_t>::max(), false};
+  if (line.total_length <= skyline_mean_length * line.count) placed = HWY_DYNAMIC_DISPATCH(place)(line, scratch, align_bits, offset.data());
+  if (placed.searched_all) return;
+  const SweepPlan sweep = plan_by_sweep(line);
+  if (sweep.peak >= placed.peak) return;
+  for (std::int32_t p = 0; p < line.count; ++p) offset[line.origin[p]] = sweep.bottom[static_cast<std::size_t>(p)] << align_bits;
 }
 
 }  // namespace faibench::runtime_arena_memplan::cpu

@@ -38,7 +38,7 @@ struct Timeline {
     std::int32_t first_bucket;  ///< in bucket_begin, which has one entry more than the class has buckets
   };
   static constexpr int class_count = 16;
-  static constexpr std::size_t padding = 64;  ///< elements that may be read (and, of `skyline`-sized arrays, written) past the end
+  static constexpr std::size_t padding = 64;  ///< elements that may be read past the end
 
   std::int32_t steps = 0;
   std::int32_t count = 0;
@@ -59,6 +59,12 @@ struct Timeline {
   [[nodiscard]] bool crowded(std::int32_t from, std::int32_t to) const { return crowded_before[to] != crowded_before[from]; }
   /// The class of a lifetime of `length` >= 1 steps: 0 up to 2, 1 up to 8, 2 up to 32, ...
   static int class_of(std::int32_t length);
+};
+
+/// How a placement went.
+struct Placed {
+  std::int64_t peak;  ///< units; at least the lower bound
+  bool searched_all;  ///< false: some buffer that asked for a gap went on top, because the searches had taken too long
 };
 
 struct Buffers {
