@@ -14,7 +14,7 @@ std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> counter,
 /// 64-bit hash of text, stable for ever (it seeds generators): FNV-1a with a final mix.
 std::uint64_t stable_hash(std::string_view text, std::uint64_t seed = 0);
 
-/// log and exp from nothing but IEEE + - * / and bit operations: equal bits everywhere, within 2 ulp of the true value.
+/// log and exp from nothing but IEEE + - * / and bit operations: equal bits everywhere, within 3 ulp of the true value.
 /// For finite positive normal x, and for |x| <= 700.
 double stable_log(double x);
 double stable_exp(double x);
