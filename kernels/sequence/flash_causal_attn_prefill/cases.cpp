@@ -142,6 +142,13 @@ TensorMap weightless_giants(Random&) {
   return inputs;
 }
 
+/// Every mean is finite, but sums of v overflow f32.
+TensorMap sums_past_f32(Random& random, Dtype dtype) {
+  TensorMap inputs = peaked_inputs(random, {.Lq = 70, .Lk = 70, .H = 2, .D = 7, .dtype = dtype, .scale = 0.01f});
+  inputs.at("v") = by_formula(dtype, {1, 70, 1, 7}, [](std::int64_t j, std::int64_t, std::int64_t d) { return (d % 2 ? -1e38f : 1e38f) * (1 + static_cast<float>(j % 5) / 4); });
+  return inputs;
+}
+
 // ---- rejections ----
 
 /// A valid input, changed.
@@ -300,6 +307,8 @@ std::vector<Case> cases() {
   cases.push_back({"f16_products_past_65504", "raw q.k up to 4.2e6, scores near 65536", [](Random& random) { return raw_products_past_f16(random, 1); }});
   cases.push_back({"f16_products_past_minus_65504", "the same with a negative scale", [](Random& random) { return raw_products_past_f16(random, -1); }});
   cases.push_back({"weightless_giants", "keys of weight 0 with v of 3e38", weightless_giants});
+  cases.push_back({"sums_past_f32", "v of 1e38 to 2e38: finite means of many keys", [](Random& random) { return sums_past_f32(random, Dtype::f32); }});
+  cases.push_back({"sums_past_f32_bf16", "the same in bf16", [](Random& random) { return sums_past_f32(random, Dtype::bf16); }});
   cases.push_back({"first_70_tokens", "shares its first 70 tokens with the next case", [](Random&) { return shared_prefix(false); }});
   cases.push_back({"first_70_tokens_wild_after", "later k of 3e38, later v of -1e30: the first 70 rows are those of the case before", [](Random&) { return shared_prefix(true); }});
   add_rejections(cases);

@@ -1,4 +1,22 @@
-// Queries of a head group on the vector lanes, keys and values broadcast, online softmax; tiles past the diagonal skipped, longest rows first over threads.
+// Attention of a whole prompt on the CPU.
+//
+// Idea. A tile is up to 48 query rows, one a vector lane (3 vectors of 16 with AVX-512); keys are walked 64 at a time with an online softmax.
+//   S^T[key][query] = sum_d k[key][d] * q^T[d][query]      8 keys x 48 queries in 24 registers; k is broadcast from where it lies
+//   P^T             = exp(scale*S^T - m)                   in place; maximum, sum and correction are vertical, no horizontal reduction anywhere
+//   O^T[d][query]  += v[key][d] * P^T[key][query]          8 dimensions x 48 queries in 24 registers; v is broadcast from where it lies
+// Neither k nor v is transposed or padded, any D works, and 24 fused multiply-adds share 11 loads. The rows of a tile are the H/Hk heads of neighbouring
+// queries, so a loaded key serves all heads of its group and the ragged diagonal is only 48/(H/Hk) keys wide; keys past the tile's last row are never touched.
+// scale*S - m is one fused operation, hence the difference comes before the change of base and scores near 1e5 lose nothing more. The sign of the scale goes
+// into q: the largest score is then the largest raw product, whatever the scale. Threads take tiles, the longest first.
+// A lane's operations never depend on other lanes, on the blocking or on masked keys: a row has the same bits alone, in its prompt and on any number of threads.
+//
+// Bound. Fused multiply-adds: 128 a vector of scores at D = 64, plus 8 in exp on the same ports: 94% of the peak at best. Measured on a Zen 4 core (peak 116 GFLOP/s):
+// 84 to 86% at D = 64, 86% at D = 128 in bf16, 73% at D = 256 (q^T no longer fits the first-level cache); two cores are twice as fast. The two products take 88% of the
+// time, exp 7%, moving rows to and from lanes 3%.
+//
+// Tried and lost. Plain loops between rows and lanes: the compiler's gathers and scatters took 4%. Key tiles of 32, 128 and 256, the exp loop unrolled by 2 and 4: no
+// difference beyond the noise of 1%.
+// Not tried: AVX512-BF16 and AMX for half inputs, which could double the products.
 #include "kernels/sequence/flash_causal_attn_prefill/cpu.h"
 
 #include <algorithm>
@@ -14,217 +32,13 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/sequence/flash_causal_attn_prefill/cpu.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "hwy/aligned_allocator.h"
+#include "hwy/highway.h"
+#include "kernels/sequence/flash_causal_attn_prefill/cpu_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace faibench::flash_causal_attn_prefill::cpu {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using F = hn::ScalableTag<float>;
-using V = hn::Vec<F>;
-constexpr std::int64_t lanes = hn::MaxLanes(F());
-// A micro-kernel holds `block` x `columns` accumulators: 24 of 32 registers with AVX-512, 12 of 16 without, which leaves room for a row of lanes and a broadcast.
-constexpr std::int64_t columns = 3;
-constexpr std::int64_t block = HWY_TARGET == HWY_AVX3 ? 8 : 4;
-constexpr std::int64_t tile_rows = columns * lanes;  // queries of a tile
-constexpr std::int64_t tile_keys = 64;               // 12 KiB of scores with AVX-512
-
-/// Working memory of a thread. W = (vectors of the tile) * lanes.
-struct Scratch {
-  float* q;          // [D][W]          queries, one a lane, sign of the scale folded in
-  float* out;        // [D][W]          running sum of p*v
-  float* s;          // [tile_keys][W]  scores, then their exponentials
-  float* maximum;    // [W]             largest raw score so far, -inf: no key seen
-  float* total;      // [W]             running sum of p
-  float* tile_max;   // [W]             largest raw score of this key tile
-  float* factor;     // [W]             what the running sums are to be multiplied with
-  float* last;       // [W]             last visible key of the lane, counted from the tile's first key
-  static std::int64_t floats(std::int64_t D) { return (2 * D + tile_keys + 5) * tile_rows; }
-  Scratch(float* memory, std::int64_t D)
-      : q(memory), out(q + D * tile_rows), s(out + D * tile_rows), maximum(s + tile_keys * tile_rows), total(maximum + tile_rows), tile_max(total + tile_rows),
-        factor(tile_max + tile_rows), last(factor + tile_rows) {}
-};
-
-// exp(x) for x <= 0 (or a rounding error above), 1 at 0, relative error 2e-7, exact 0 below every subnormal.
-// 2^t with t = n + f, |f| <= 1/2, and a minimax polynomial with constant term 1 for 2^f.
-HWY_INLINE V exp_of(V x) {
-  const F f;
-  const V magic = hn::Set(f, 0x1.8p23f), log2e = hn::Set(f, 1.44269504f);
-  x = hn::Max(x, hn::Set(f, -105.0f));
-  const V shifted = hn::MulAdd(x, log2e, magic);
-  const V n = hn::Sub(shifted, magic);
-  const V t = hn::MulSub(x, log2e, n);
-  V p = hn::MulAdd(hn::Set(f, 0.0013264733f), t, hn::Set(f, 0.009671515f));
-  p = hn::MulAdd(p, t, hn::Set(f, 0.055507336f));
-  p = hn::MulAdd(p, t, hn::Set(f, 0.24022242f));
-  p = hn::MulAdd(p, t, hn::Set(f, 0.693147f));
-  p = hn::MulAdd(p, t, hn::Set(f, 1.0f));
-#if HWY_TARGET == HWY_AVX3
-  return V{_mm512_scalef_ps(p.raw, n.raw)};
-#else
-  // Two powers of two, so that results below 2^-126 round to subnormals and to 0.
-  const hn::RebindToSigned<F> i;
-  const auto e = hn::Sub(hn::BitCast(i, shifted), hn::BitCast(i, magic)), half = hn::ShiftRight<1>(e), bias = hn::Set(i, 127);
-  const V first = hn::BitCast(f, hn::ShiftLeft<23>(hn::Add(half, bias))), second = hn::BitCast(f, hn::ShiftLeft<23>(hn::Add(hn::Sub(e, half), bias)));
-  return hn::Mul(hn::Mul(p, first), second);
-#endif
-}
-
-// ---- the two products, register-blocked; R... counts the rows of a block, one accumulator row each ----
-
-template <int NV>
-HWY_INLINE void add_product(V (&sum)[NV], V factor, const V (&x)[NV]) {
-  sum[0] = hn::MulAdd(factor, x[0], sum[0]);
-  if constexpr (NV > 1) sum[1] = hn::MulAdd(factor, x[1], sum[1]);
-  if constexpr (NV > 2) sum[2] = hn::MulAdd(factor, x[2], sum[2]);
-}
-template <int NV>
-HWY_INLINE void load(V (&x)[NV], const float* from) {
-  const F f;
-  x[0] = hn::Load(f, from);
-  if constexpr (NV > 1) x[1] = hn::Load(f, from + lanes);
-  if constexpr (NV > 2) x[2] = hn::Load(f, from + 2 * lanes);
-}
-template <int NV>
-HWY_INLINE void store(const V (&x)[NV], float* to) {
-  const F f;
-  hn::Store(x[0], f, to);
-  if constexpr (NV > 1) hn::Store(x[1], f, to + lanes);
-  if constexpr (NV > 2) hn::Store(x[2], f, to + 2 * lanes);
-}
-template <int NV>
-HWY_INLINE void multiply(V (&x)[NV], const V (&y)[NV]) {
-  x[0] = hn::Mul(x[0], y[0]);
-  if constexpr (NV > 1) x[1] = hn::Mul(x[1], y[1]);
-  if constexpr (NV > 2) x[2] = hn::Mul(x[2], y[2]);
-}
-template <int NV>
-HWY_INLINE void raise(V (&x)[NV], const V (&y)[NV]) {
-  x[0] = hn::Max(x[0], y[0]);
-  if constexpr (NV > 1) x[1] = hn::Max(x[1], y[1]);
-  if constexpr (NV > 2) x[2] = hn::Max(x[2], y[2]);
-}
-template <int NV>
-HWY_INLINE void clear(V (&x)[NV]) {
-  const F f;
-  x[0] = hn::Zero(f);
-  if constexpr (NV > 1) x[1] = hn::Zero(f);
-  if constexpr (NV > 2) x[2] = hn::Zero(f);
-}
-
-// s[r][lane] = sum_d k[r][d] * q[d][lane]; tile_max is raised to the scores.
-template <int NV, std::size_t... R>
-HWY_INLINE void score_rows(std::index_sequence<R...>, const float* HWY_RESTRICT k, std::int64_t stride, const float* HWY_RESTRICT q, std::int64_t D, float* HWY_RESTRICT s,
-                           float* HWY_RESTRICT tile_max) {
-  const F f;
-  constexpr std::int64_t W = NV * lanes;
-  V sum[sizeof...(R)][NV];  // (block keys, W queries)
-  (clear<NV>(sum[R]), ...);
-  const float* const keys[] = {k + static_cast<std::int64_t>(R) * stride...};
-  for (std::int64_t d = 0; d < D; ++d) {
-    V x[NV];
-    load<NV>(x, q + d * W);
-    (add_product<NV>(sum[R], hn::Set(f, keys[R][d]), x), ...);
-  }
-  V highest[NV];
-  load<NV>(highest, tile_max);
-  (raise<NV>(highest, sum[R]), ...);
-  store<NV>(highest, tile_max);
-  (store<NV>(sum[R], s + static_cast<std::int64_t>(R) * W), ...);
-}
-
-// out[r][lane] = out[r][lane] * factor[lane] + sum_j v[j][r] * p[j][lane]; factor may be null.
-template <int NV, std::size_t... R>
-HWY_INLINE void value_rows(std::index_sequence<R...>, const float* HWY_RESTRICT v, std::int64_t stride, const float* HWY_RESTRICT p, std::int64_t keys, float* HWY_RESTRICT out,
-                           const float* HWY_RESTRICT factor) {
-  const F f;
-  constexpr std::int64_t W = NV * lanes;
-  V sum[sizeof...(R)][NV];  // (block dimensions, W queries)
-  (load<NV>(sum[R], out + static_cast<std::int64_t>(R) * W), ...);
-  if (factor) {
-    V x[NV];
-    load<NV>(x, factor);
-    (multiply<NV>(sum[R], x), ...);
-  }
-  for (std::int64_t j = 0; j < keys; ++j, v += stride) {
-    V x[NV];
-    load<NV>(x, p + j * W);
-    (add_product<NV>(sum[R], hn::Set(f, v[R]), x), ...);
-  }
-  (store<NV>(sum[R], out + static_cast<std::int64_t>(R) * W), ...);
-}
-
-template <int NV>
-void scores(const float* k, std::int64_t stride, const float* q, std::int64_t D, std::int64_t keys, float* s, float* tile_max) {
-  constexpr std::int64_t W = NV * lanes;
-  std::int64_t j = 0;
-  for (; j + block <= keys; j += block) score_rows<NV>(std::make_index_sequence<block>(), k + j * stride, stride, q, D, s + j * W, tile_max);
-  if constexpr (block > 4)
-    for (; j + 4 <= keys; j += 4) score_rows<NV>(std::make_index_sequence<4>(), k + j * stride, stride, q, D, s + j * W, tile_max);
-  for (; j < keys; ++j) score_rows<NV>(std::make_index_sequence<1>(), k + j * stride, stride, q, D, s + j * W, tile_max);
-}
-
-template <int NV>
-void add_values(const float* v, std::int64_t stride, const float* p, std::int64_t keys, std::int64_t D, float* out, const float* factor) {
-  constexpr std::int64_t W = NV * lanes;
-  std::int64_t d = 0;
-  for (; d + block <= D; d += block) value_rows<NV>(std::make_index_sequence<block>(), v + d, stride, p, keys, out + d * W, factor);
-  if constexpr (block > 4)
-    for (; d + 4 <= D; d += 4) value_rows<NV>(std::make_index_sequence<4>(), v + d, stride, p, keys, out + d * W, factor);
-  for (; d < D; ++d) value_rows<NV>(std::make_index_sequence<1>(), v + d, stride, p, keys, out + d * W, factor);
-}
-
-// ---- online softmax ----
-
-// The largest score of each lane among the keys it sees.
-template <int NV>
-void visible_max(const Scratch& w, std::int64_t keys) {
-  const F f;
-  for (std::int64_t c = 0; c < NV * lanes; c += lanes) {
-    const V last = hn::Load(f, w.last + c), none = hn::Set(f, -std::numeric_limits<float>::infinity());
-    V highest = none;
-    for (std::int64_t j = 0; j < keys; ++j) {
-      const auto visible = hn::Le(hn::Set(f, static_cast<float>(j)), last);
-      highest = hn::Max(highest, hn::IfThenElse(visible, hn::Load(f, w.s + j * NV * lanes + c), none));
-    }
-    hn::Store(highest, f, w.tile_max + c);
-  }
-}
-
-// The scaled maximum, 0 while no key was seen (so that nothing becomes inf - inf).
-HWY_INLINE V scaled(V maximum, V scale) {
-  const F f;
-  return hn::IfThenElseZero(hn::Gt(maximum, hn::Set(f, -std::numeric_limits<float>::infinity())), hn::Mul(maximum, scale));
-}
-
-// Scores become exp(scale*s - new maximum), 0 where masked; maximum and total move on. False if every factor is 1.
-template <int NV, bool masked>
-bool exponentials(const Scratch& w, std::int64_t keys, float scale_value) {
-  const F f;
-  const V scale = hn::Set(f, scale_value);
-  bool moved = false;
-  for (std::int64_t c = 0; c < NV * lanes; c += lanes) {
-    const V before = hn::Load(f, w.maximum + c), after = hn::Max(before, hn::Load(f, w.tile_max + c)), m = scaled(after, scale);
-    const V factor = exp_of(hn::Min(hn::Sub(scaled(before, scale), m), hn::Zero(f)));
-    hn::Store(after, f, w.maximum + c);
-    hn::Store(factor, f, w.factor + c);
-    moved = moved || !hn::AllTrue(f, hn::Eq(factor, hn::Set(f, 1.0f)));
-    V sum = hn::Zero(f);
-    float* s = w.s + c;
-    const V last = masked ? hn::Load(f, w.last + c) : hn::Zero(f);
-    for (std::int64_t j = 0; j < keys; ++j, s += NV * lanes) {
-      // One rounding for scale*s - m: the difference is taken before any change of base.
-      V p = exp_of(hn::MulSub(hn::Load(f, s), scale, m));
-      if constexpr (masked) p = hn::IfThenElseZero(hn::Le(hn::Set(f, static_cast<float>(j)), last), p);
-      sum = hn::Add(sum, p);
-      hn::Store(p, f, s);
-    }
-    hn::Store(hn::MulAdd(hn::Load(f, w.total + c), factor, sum), f, w.total + c);
-  }
-  return moved;
-}
 
 // ---- rows in and out ----
 
@@ -235,11 +49,12 @@ HWY_INLINE void to_floats(const T* from, std::int64_t n, float* to) {
   const F f;
   const hn::Rebind<Half, F> half;
   std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::PromoteTo(f, hn::LoadU(half, reinterpret_cast<const Half*>(from) + i)), f, to + i);
+  if constexpr (lanes > 1)
+    for (; i + lanes <= n; i += lanes) hn::StoreU(hn::PromoteTo(f, hn::LoadU(half, reinterpret_cast<const Half*>(from) + i)), f, to + i);
   for (; i < n; ++i) to[i] = to_float(from[i]);
 }
 
-// to[c][r] = from[r][c] for 4 x 4 elements, or 1 x 1 where vectors have no 4 lanes. GCC makes scatters of the plain loops, which took 2.6% of the time.
+// to[c][r] = from[r][c] for 4 x 4 elements, or 1 x 1 where vectors have no 4 lanes. GCC makes gathers and scatters of plain loops: 4% of the time.
 constexpr std::int64_t patch = HWY_TARGET == HWY_SCALAR ? 1 : 4;
 HWY_INLINE void transpose_patch(const float* const (&from)[patch], float* const (&to)[patch]) {
 #if HWY_TARGET == HWY_SCALAR
@@ -349,18 +164,35 @@ void attend_tile(const Problem<T>& p, const Sequence& keys, std::int64_t b, std:
   }
 
   // One division a row; + 0 makes a -0 that an underflow left the same 0 whatever the masked values' signs were.
+  bool finite = true;
   for (std::int64_t c = 0; c < W; c += lanes) {
-    const V total = hn::Load(f, w.total + c);
-    const V inverse = hn::IfThenElseZero(hn::Gt(total, hn::Zero(f)), hn::Div(hn::Set(f, 1.0f), total));
-    for (std::int64_t d = 0; d < p.D; ++d) hn::Store(hn::MulAdd(hn::Load(f, w.out + d * W + c), inverse, hn::Zero(f)), f, w.out + d * W + c);
+    const V total = hn::Load(f, w.total + c), zero = hn::Zero(f);
+    const V inverse = hn::IfThenElseZero(hn::Gt(total, zero), hn::Div(hn::Set(f, 1.0f), total));
+    V witness = zero;  // becomes NaN with the first infinity or NaN
+    for (std::int64_t d = 0; d < p.D; ++d) {
+      const V mean = hn::MulAdd(hn::Load(f, w.out + d * W + c), inverse, zero);
+      witness = hn::MulAdd(mean, zero, witness);
+      hn::Store(mean, f, w.out + d * W + c);
+    }
+    finite = finite && hn::AllTrue(f, hn::Eq(witness, zero));
   }
   store_rows<W>(p, b, key_head, first_row, rows, w.out);
+  if (finite) return;
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t d = 0; d < p.D; ++d)
+      if (!std::isfinite(w.out[d * W + r])) {
+        attend_row_wide(p, b, (first_row + r) / p.group(), key_head * p.group() + (first_row + r) % p.group());
+        break;
+      }
 }
 
 template <class T>
 void attend(const Problem<T>& p) {
-  const std::int64_t rows = p.Lq * p.group(), tiles = (rows + tile_rows - 1) / tile_rows, groups = p.B * p.Hk, length = p.Lk * p.D;
-  if (tiles * groups == 0) return;
+  const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const std::int64_t rows = p.Lq * p.group(), groups = p.B * p.Hk, length = p.Lk * p.D;
+  if (rows * groups == 0) return;
+  // Tiles of equal size: 4 vectors of queries are two tiles of 2, not one of 3 and a slow one of 1.
+  const std::int64_t vectors = ceil_div(rows, lanes), size = ceil_div(vectors, ceil_div(vectors, columns)) * lanes, tiles = ceil_div(rows, size);
   const int threads = omp_get_max_threads();
   const std::int64_t scratch_floats = Scratch::floats(p.D);
   // Half keys and values are converted once; f32 ones with several heads are gathered where that is paid back by many query tiles.
@@ -384,7 +216,7 @@ void attend(const Problem<T>& p) {
     // Tiles of a group from its last, the longest under the mask, to its first.
 #pragma omp for schedule(dynamic, 1)
     for (std::int64_t item = 0; item < tiles * groups; ++item) {
-      const std::int64_t g = item / tiles, b = g / p.Hk, h = g % p.Hk, first = (tiles - 1 - item % tiles) * tile_rows, n = std::min(tile_rows, rows - first);
+      const std::int64_t g = item / tiles, b = g / p.Hk, h = g % p.Hk, first = (tiles - 1 - item % tiles) * size, n = std::min(size, rows - first);
       Sequence keys{pack.get() + g * length, pack.get() + (groups + g) * length, p.D};
       if constexpr (std::is_same_v<T, float>)
         if (!packed) keys = {p.k + (b * p.Lk * p.Hk + h) * p.D, p.v + (b * p.Lk * p.Hk + h) * p.D, p.Hk * p.D};

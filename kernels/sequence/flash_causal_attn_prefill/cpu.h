@@ -23,4 +23,8 @@ struct Problem {
   }
 };
 
+/// One output row in f64, for the rows whose sum of p*v left the range of f32 (v near the largest finite value). Slow.
+template <class T>
+void attend_row_wide(const Problem<T>& problem, std::int64_t b, std::int64_t i, std::int64_t h);
+
 }  // namespace faibench::flash_causal_attn_prefill::cpu
