@@ -1,3 +1,31 @@
+// The batch is one chain of decisions, each of which may need the load that the one before it changed. What can be had:
+//  - No branch: the outcome is a coin toss, so the plain `if` is mispredicted in every second request (20 cycles each).
+//  - No store that loads must wait for. Two forms, picked block by block. write_picked stores one load and relies on the processor's guess that later
+//    loads do not need it: right where a replica seldom comes back within ~30 requests. write_both stores both candidates' loads, at addresses known
+//    long before the decision, and so never guesses: twice as fast where replicas come back often.
+//  - 32-bit differences from the smallest load, where they cannot wrap within the batch: half the cache lines. Else 64 bits.
+//  - At most 64 replicas, hot ones among them (passes.cpp): once the loads lie further apart than an epoch of requests can move them, most decisions
+//    follow from the order of the loads at the epoch's start: table look-ups in vectors, 64 requests at once. Only requests whose candidates
+//    lie near each other are decided one by one, with exact counts of what the vector decided before them.
+//  - Validation reads 8*N bytes once more at vector speed. With a second thread it costs nothing: that thread validates from the end while this one
+//    decides (validating its own blocks while they are in L1) and keeps choices as bits; where they meet everything is known to be valid, outputs
+//    may be written, and the second thread turns the bits into picks.
+// Bound: 8*N bytes read once or twice + 4*N written, 0.6 to 0.9 ns a request on one core at 25 GB/s; about 8 operations a request for write_picked.
+//
+// Measured on a Zen 4 core whose other work could not be kept away (best of many, ns a request, in cache): R = 4096, uniform: branch 3.9, write_picked
+// 0.78, write_both 1.0. R = 64, Zipf(1.1): branch 4.6, write_picked 2.9 to 4.9, write_both 1.3 to 1.7, by position 1.0 to 1.1, of which 0.3 in vectors, 0.45 for
+// counting the picks and 0.3 for the open lanes. Validation 0.07 in cache.
+//
+// Tried, and lost:
+//  - Selections in portable C++: GCC 12 makes a branch of each (`?:`, a shift by 32*bit, __builtin_expect_with_probability with 0.5), or 5 more
+//    operations with masks (1.15 to 1.35 at R = 4096).
+//  - 16-bit loads (0.84 against 0.87 with 32 bits at R = 4096): not worth a third width.
+//  - Unrolling by 8, two picks a store, both candidates in one 64-bit load: within the noise of each other.
+//  - Loading four requests' loads before the first decision, even without repairing conflicts (wrong): 0.85 at R = 4096, so no block form can gain there;
+//    a gather of 16 loads costs more than 16 loads.
+//  - A branch on each decision of an open lane: as slow as the whole rest of the vector form.
+// Not tried: starting a second thread in the middle from level loads. Two runs of the same requests whose loads have the same sum drift together, and from the
+// moment they agree so do all decisions; but that takes some R^2 requests, more than the batch at R = 4096.
 #include <algorithm>
 #include <atomic>
 #include <memory>
