@@ -15,8 +15,10 @@
 namespace faibench {
 namespace {
 
-// Above this relative half-width the blocks say nothing about the speedup.
-constexpr double too_noisy = 0.5;
+// The score uses the interval's lower end, so noise costs score, not truth: it is flagged above the first share of the median, and only where the ends are
+// far away from it do the blocks say nothing at all.
+constexpr double noisy_half_width = 0.25;
+constexpr double meaningless_factor = 30;
 constexpr std::int64_t default_memory_limit = std::int64_t{4} << 30;
 constexpr double default_case_seconds = 30;
 
@@ -84,6 +86,7 @@ void set_measurement(Record& record, const Measurement& m) {
   record.blocks = std::count_if(m.samples.begin(), m.samples.end(), [](const Sample& s) { return s.block >= 0; });
   if (m.outlier_blocks) record.flags.push_back("outliers:" + std::to_string(m.outlier_blocks));
   if (m.disturbed_blocks) record.flags.push_back("context_switches:" + std::to_string(m.disturbed_blocks));
+  if (m.speedup.relative_half_width() > noisy_half_width) record.flags.push_back("noisy");
   if (m.impossible_blocks) record.flags.push_back("impossible:" + std::to_string(m.impossible_blocks));
 }
 
@@ -94,10 +97,10 @@ void set_verdict(Record& record, const Measurement& m) {
     record.verdict = Verdict::forbidden;
     record.reason = "impossible time";
     record.detail = std::to_string(m.impossible_blocks) + " of " + std::to_string(record.blocks) + " blocks took less than half of what this machine needs to move the data";
-  } else if (m.speedup.relative_half_width() > too_noisy) {
+  } else if (m.speedup.low * meaningless_factor < m.speedup.median || m.speedup.high > meaningless_factor * m.speedup.median) {
     record.verdict = Verdict::noisy;
     record.reason = "interval too wide";
-    record.detail = "the 95% interval of the speedup is wider than the speedup itself; give it more time (--budget) or a quieter machine";
+    record.detail = "the interval of the speedup spans orders of magnitude; give it more time (--budget) or a quieter machine";
   } else {
     record.verdict = Verdict::passed;
   }

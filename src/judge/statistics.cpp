@@ -17,14 +17,14 @@ double median_in_place(std::vector<double>& values) {
   return (*std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle)) + upper) / 2;
 }
 
-// Largest k such that the k-th smallest and k-th largest of n values enclose the median with at least 95%: P(Binomial(n, 1/2) < k) <= 2.5%.
+// Largest k such that the k-th smallest and k-th largest of n values enclose the median with at least 98%: P(Binomial(n, 1/2) < k) <= 1%.
 std::size_t order_rank(std::size_t n) {
   double probability = std::pow(0.5, static_cast<double>(std::min<std::size_t>(n, 1000))), below = 0;
-  if (n > 1000) return static_cast<std::size_t>(static_cast<double>(n) / 2 - 0.98 * std::sqrt(static_cast<double>(n)));
+  if (n > 1000) return static_cast<std::size_t>(static_cast<double>(n) / 2 - 1.17 * std::sqrt(static_cast<double>(n)));
   std::size_t k = 0;
   for (; k < n / 2; ++k) {
     below += probability;
-    if (below > 0.025) break;
+    if (below > 0.01) break;
     probability = probability * static_cast<double>(n - k) / static_cast<double>(k + 1);
   }
   return std::max<std::size_t>(k, 1);
@@ -82,7 +82,9 @@ const char* StopRule::decide(std::span<const double> ratios, double elapsed_seco
   if (blocks >= max_blocks) return "blocks";
   if (blocks >= min_blocks_for_precision && order_interval(ratios).relative_half_width() < precision && median_interval(ratios, seed).relative_half_width() < precision)
     return "precision";
-  return elapsed_seconds >= budget_seconds ? "budget" : "";
+  if (elapsed_seconds < budget_seconds) return "";
+  const bool useful = order_interval(ratios).relative_half_width() < useful_precision;
+  return useful || elapsed_seconds >= patience * budget_seconds ? "budget" : "";
 }
 
 }  // namespace faibench
