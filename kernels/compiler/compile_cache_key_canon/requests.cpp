@@ -97,7 +97,7 @@ Request random_request(Random& random, std::uint64_t number) {
   r.inputs.push_back({{{false, number + 2}, {false, sizes[random.between(1, std::size(sizes) - 1)]}}, {}, static_cast<std::size_t>(random.below(3)), 0, false});
   for (std::int64_t more = random.between(2, 5); more > 0; --more) r.inputs.push_back(random_tensor(random));
   std::vector<std::int64_t> order = random.permutation(std::size(attr_names));
-  const std::int64_t attributes = random.between(3, 8);
+  const std::int64_t attributes = random.between(4, 8);
   for (std::int64_t i = 0; i < attributes; ++i) {
     static constexpr std::uint64_t numbers[] = {100, 50, 200, 0, 1600, 12};
     r.attrs.push_back({attr_names[order[static_cast<std::size_t>(i)]], static_cast<Attribute::Kind>(random.below(5)), pick(random, numbers)});
