@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <map>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -42,11 +41,6 @@ std::string chosen(const std::string& line) {
 
 std::string on_off(const std::optional<double>& value, bool inverted = false) { return !value ? "" : ((*value != 0) != inverted) ? "on" : "off"; }
 
-struct Ticks {
-  double total = 0, stolen = 0;
-  std::map<int, std::pair<std::string, double>> by_process;
-};
-
 /// user nice system idle iowait irq softirq steal (guest times are in user already)
 void read_machine_ticks(const fs::path& root, Ticks& ticks) {
   std::istringstream line(first_line(root / "proc/stat"));
@@ -69,31 +63,6 @@ void read_process_ticks(const fs::path& folder, int pid, Ticks& ticks) {
   for (int field = 3; field < 14; ++field) rest >> word;
   double user = 0, system = 0;
   if (rest >> user >> system) ticks.by_process[pid] = {line.substr(open + 1, close - open - 1), user + system};
-}
-
-Ticks read_ticks(const fs::path& root) {
-  Ticks ticks;
-  read_machine_ticks(root, ticks);
-  std::error_code error;
-  for (fs::directory_iterator entry(root / "proc", error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    int pid = 0;
-    const auto [at, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (bad == std::errc() && at == name.data() + name.size() && pid != getpid()) read_process_ticks(entry->path(), pid, ticks);
-  }
-  return ticks;
-}
-
-void compare_ticks(const Ticks& before, const Ticks& after, double elapsed, MachineState& state) {
-  if (after.total > before.total) state.steal = (after.stolen - before.stolen) / (after.total - before.total);
-  const double ticks_per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
-  for (const auto& [pid, process] : after.by_process) {
-    const auto earlier = before.by_process.find(pid);
-    if (earlier == before.by_process.end()) continue;
-    const double cores = (process.second - earlier->second.second) / ticks_per_second / elapsed;
-    if (cores >= 0.05) state.busy.push_back({pid, process.first, cores});
-  }
-  std::sort(state.busy.begin(), state.busy.end(), [](const BusyProcess& a, const BusyProcess& b) { return a.cores > b.cores; });
 }
 
 void read_memory(const fs::path& root, MachineState& state) {
@@ -138,6 +107,31 @@ void read_settings(const fs::path& root, MachineState& state) {
 
 }  // namespace
 
+Ticks read_ticks(const fs::path& root) {
+  Ticks ticks;
+  read_machine_ticks(root, ticks);
+  std::error_code error;
+  for (fs::directory_iterator entry(root / "proc", error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    int pid = 0;
+    const auto [at, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (bad == std::errc() && at == name.data() + name.size() && pid != getpid()) read_process_ticks(entry->path(), pid, ticks);
+  }
+  return ticks;
+}
+
+void add_rates(const Ticks& before, const Ticks& after, double elapsed, MachineState& state) {
+  if (after.total > before.total) state.steal = (after.stolen - before.stolen) / (after.total - before.total);
+  const double ticks_per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
+  for (const auto& [pid, process] : after.by_process) {
+    const auto earlier = before.by_process.find(pid);
+    if (earlier == before.by_process.end()) continue;
+    const double cores = (process.second - earlier->second.second) / ticks_per_second / elapsed;
+    if (cores >= 0.05) state.busy.push_back({pid, process.first, cores});
+  }
+  std::sort(state.busy.begin(), state.busy.end(), [](const BusyProcess& a, const BusyProcess& b) { return a.cores > b.cores; });
+}
+
 MachineState observe_machine(double seconds, const fs::path& root) {
   MachineState state;
   const auto started = std::chrono::steady_clock::now();
@@ -148,7 +142,7 @@ MachineState observe_machine(double seconds, const fs::path& root) {
   state.load = number_in(root / "proc/loadavg").value_or(-1);
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   const Ticks after = read_ticks(root);
-  compare_ticks(before, after, std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(), state);
+  add_rates(before, after, std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(), state);
   return state;
 }
 

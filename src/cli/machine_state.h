@@ -2,7 +2,9 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace faibench {
@@ -29,6 +31,15 @@ struct MachineState {
   std::int64_t shared_memory_bytes = -1; ///< room left in /dev/shm
   std::vector<BusyProcess> busy; ///< other processes that take a twentieth of a core or more, busiest first
 };
+
+/// Processor time so far, in clock ticks: of the whole machine, and of each other process by its id.
+struct Ticks {
+  double total = 0, stolen = 0;
+  std::map<int, std::pair<std::string, double>> by_process;
+};
+Ticks read_ticks(const std::filesystem::path& root);
+/// `steal` and `busy` from two looks that lie `elapsed` seconds apart.
+void add_rates(const Ticks& before, const Ticks& after, double elapsed, MachineState& state);
 
 /// Reads /proc and /sys below `root` twice, `seconds` apart: rates need two looks.
 MachineState observe_machine(double seconds = 0.5, const std::filesystem::path& root = "/");
