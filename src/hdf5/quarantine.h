@@ -7,7 +7,7 @@
 namespace faibench::hdf5 {
 
 struct QuarantineLimits {
-  double seconds = 60;
+  double seconds = 20;
   std::int64_t memory_bytes = std::int64_t{1} << 30;  ///< on top of what this process has
 };
 
