@@ -84,12 +84,14 @@ def plot_speedups(path, png):
     axes.scatter(timed.ref_speedup[anchored], [p for p, a in zip(places, anchored) if a], marker="|", s=220, color="#c44e52", linewidth=2.5, zorder=3, label="anchor (score 0)")
     axes.set_yticks(places, labels)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda x, _: f"{x:g}x"))
+    axes.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
     axes.axvline(1, color="gray", linewidth=0.8)
     axes.set_xlabel("speedup over the baseline")
     axes.grid(axis="x", which="both", alpha=0.25)
     left_out = len(table) - len(timed)
-    where = hosts[0]["cpu_model"] if hosts else "unknown machine"
+    where = (hosts[0]["cpu_model"] if hosts else "") or "an unknown machine"
     axes.set_title(f"{len(timed)} timed of {len(table)} verdicts on {where}" + (f" ({left_out} failed, not run or without a speed)" if left_out else ""), fontsize=10)
     if len(timed):
         axes.legend(loc="lower right", fontsize=8)
