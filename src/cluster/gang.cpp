@@ -335,6 +335,15 @@ class GangCommunicator {
 }  // namespace
 
 std::optional<Record> run_gang(const GangOrder& order, const GangSurroundings& surroundings) {
+  const Task* task = find_task(order.task);
+  if (!task || !task->multi_rank) {
+    surroundings.abandon("this rank's program has no multi-rank task '" + order.task + "'");
+    return std::nullopt;
+  }
+  return run_gang(order, *task, surroundings);
+}
+
+std::optional<Record> run_gang(const GangOrder& order, const Task& task, const GangSurroundings& surroundings) {
   Stage stage;
   const std::string label = order.task + "/" + order.variant + "@" + std::to_string(order.members.size());
   int world_rank = 0;
@@ -347,11 +356,9 @@ std::optional<Record> run_gang(const GangOrder& order, const GangSurroundings& s
   });
   omp_set_num_threads(order.threads);
   try {
-    const Task* task = find_task(order.task);
-    if (!task || !task->multi_rank) throw Error(Error::Kind::internal, "this rank's program has no multi-rank task '" + order.task + "'");
     const GangCommunicator gang(surroundings.world, order.members);
     const auto communicator = mpi_communicator(gang.get());
-    GangItem item(order, *task, *communicator, surroundings.stop_wanted, stage);
+    GangItem item(order, task, *communicator, surroundings.stop_wanted, stage);
     auto record = item.run();
     return world_rank == order.members.front() ? std::move(record) : std::nullopt;
   } catch (const std::exception& e) {  // the others wait for this member in some collective: they can only be ended

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "results/record.h"
+#include "task/task.h"
 
 namespace faibench {
 
@@ -35,7 +36,8 @@ struct GangSurroundings {
   std::function<void(const std::string& line)> abandon;
 };
 
-/// Called by every member. The record comes on gang rank 0; it is empty elsewhere and where the gang agreed to stop.
+/// Called by every member with the task of that name; the shorter form looks it up among this build's tasks. The record comes on gang rank 0; it is empty elsewhere and where the gang agreed to stop.
+std::optional<Record> run_gang(const GangOrder& order, const Task& task, const GangSurroundings& surroundings);
 std::optional<Record> run_gang(const GangOrder& order, const GangSurroundings& surroundings);
 
 }  // namespace faibench

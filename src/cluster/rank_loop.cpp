@@ -98,7 +98,7 @@ void RankLoop::notice_signal() {
   if (signal_ != 0 || StopSignals::received() == 0) return;
   signal_ = StopSignals::received();
   if (!since_) since_ = now();
-  const Message told{Message::Type::signal, signal_, signal_name(signal_)};
+  const Message told{Message::Type::signal, signal_, stop_signal_name(signal_)};
   if (coordinator_) {
     coordinator_->receive(0, told);  // ahead of anything else that waits
   } else {

@@ -29,7 +29,7 @@ StopSignals::~StopSignals() {
 
 int StopSignals::received() { return noted; }
 
-std::string signal_name(int signal) {
+std::string stop_signal_name(int signal) {
   switch (signal) {
     case SIGINT: return "SIGINT";
     case SIGTERM: return "SIGTERM";

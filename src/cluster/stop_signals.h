@@ -20,7 +20,7 @@ class StopSignals {
 };
 
 /// "SIGTERM"
-std::string signal_name(int signal);
+std::string stop_signal_name(int signal);
 /// 130 for SIGINT, 143 for SIGTERM, 1 for SIGUSR1: the job was only told that its time is nearly up.
 int exit_code_of_signal(int signal);
 

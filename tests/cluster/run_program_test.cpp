@@ -1,0 +1,167 @@
+// faibench run from outside: several ranks, interruptions, bad days.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <map>
+#include <thread>
+
+#include "cli/program.h"
+#include "results/run_file.h"
+
+namespace faibench::testing_support {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string program() { return std::getenv("FAIBENCH_BIN"); }
+
+std::vector<std::string> under_mpirun(int ranks, std::vector<std::string> arguments) {
+  std::vector<std::string> words = {"mpirun", "--oversubscribe", "-n", std::to_string(ranks), program(), "run"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+// task/variant@ranks -> verdict
+std::map<std::string, Verdict> verdicts(const std::string& file) {
+  std::map<std::string, Verdict> all;
+  for (const Record& record : read_run(file).records) EXPECT_TRUE(all.emplace(record.task + "/" + record.variant, record.verdict).second) << "twice: " << record.task;
+  return all;
+}
+
+const std::vector<std::string> quick = {"--workload", "smoke", "--budget", "0.1", "--no-color"};
+
+std::vector<std::string> quick_with(std::vector<std::string> more) {
+  more.insert(more.begin(), quick.begin(), quick.end());
+  return more;
+}
+
+TEST(Run, gives_the_same_verdicts_on_any_number_of_ranks) {
+  const Scratch scratch;
+  std::map<std::string, Verdict> alone;
+  for (int ranks : {1, 2, 3, 4, 7}) {
+    const std::string file = scratch.file(std::to_string(ranks) + ".h5");
+    const Outcome outcome = run_command(under_mpirun(ranks, quick_with({"--out", file, "--gate-only"})));
+    EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+    auto found = verdicts(file);
+    if (ranks > 1) {
+      EXPECT_EQ(found.at("tp_allreduce_bias_fuse/mpi"), Verdict::passed);
+      found.erase("tp_allreduce_bias_fuse/mpi");
+    }
+    if (alone.empty()) alone = found;
+    EXPECT_EQ(found, alone);
+  }
+  EXPECT_GE(alone.size(), 8u);
+}
+
+TEST(Run, works_alone_without_a_launcher) {
+  const Scratch scratch;
+  const Outcome outcome = run_command([&] {
+    auto words = quick_with({"--tasks", "grpo*", "--out", scratch.file("run.h5")});
+    words.insert(words.begin(), {program(), "run"});
+    return words;
+  }());
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(read_run_file(scratch.file("run.h5")).records.size(), 1u);
+}
+
+TEST(Run, resumes_without_judging_twice) {
+  const Scratch scratch;
+  const std::string file = scratch.file("run.h5");
+  ASSERT_EQ(run_command(under_mpirun(2, quick_with({"--gate-only", "--tasks", "grpo*", "--out", file}))).code, 0);
+  const Outcome nothing_new = run_command(under_mpirun(2, {"--resume", file}));
+  EXPECT_EQ(nothing_new.code, 0) << nothing_new.err;
+  EXPECT_EQ(verdicts(file).size(), 1u);
+  const Outcome more = run_command(under_mpirun(2, {"--resume", file, "--tasks", "*matrix*"}));
+  EXPECT_EQ(more.code, 0) << more.err;
+  EXPECT_EQ(verdicts(file).size(), 2u);
+}
+
+TEST(Run, keeps_what_was_judged_when_it_is_told_to_stop) {
+  const Scratch scratch;
+  const std::string file = scratch.file("run.h5");
+  const pid_t pid = fork();
+  if (pid == 0) {
+    std::vector<std::string> words = {program(), "run", "--workload", "smoke", "--tasks", "*", "--budget", "2", "--out", file, "--quiet"};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    const int err = open(scratch.file("err").c_str(), O_CREAT | O_WRONLY, 0600);
+    dup2(err, 1);
+    dup2(err, 2);
+    execv(arguments[0], arguments.data());
+    _exit(127);
+  }
+  for (int i = 0; i < 600; ++i) {  // until something was judged
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::error_code error;
+    if (std::filesystem::exists(scratch.file("run.jsonl"), error) && !read_text(scratch.file("run.jsonl")).empty() && read_journal(scratch.file("run.jsonl")).records.size() >= 1) break;
+  }
+  kill(pid, SIGTERM);
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  const std::string err = read_text(scratch.file("err"));
+  ASSERT_TRUE(WIFEXITED(status)) << err;
+  EXPECT_EQ(WEXITSTATUS(status), 143) << err;
+  EXPECT_THAT(err, HasSubstr("faibench: stopped by SIGTERM: "));
+  EXPECT_THAT(err, HasSubstr("go on with --resume " + file));
+  const auto kept = read_run_file(file).records.size();
+  EXPECT_GE(kept, 1u);
+  const Outcome resumed = run_command({program(), "run", "--resume", file, "--gate-only", "--quiet"});
+  EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+  EXPECT_GE(verdicts(file).size(), 8u);
+}
+
+TEST(Run, refuses_a_launch_without_pmi) {
+  const Outcome outcome = run_command({program(), "run", "--workload", "smoke"}, {.variables = {"SLURM_NTASKS=2", "SLURM_PROCID=0"}, .folder = {}});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_TRUE(is_one_complaint(outcome.err));
+  EXPECT_THAT(outcome.err, HasSubstr("srun --mpi=pmix"));
+  const Outcome second = run_command({program(), "run", "--workload", "smoke"}, {.variables = {"SLURM_NTASKS=2", "SLURM_PROCID=1"}, .folder = {}});
+  EXPECT_EQ(second.code, 2);
+  EXPECT_EQ(second.err, "");
+}
+
+TEST(Run, overwrites_nothing_without_force) {
+  const Scratch scratch;
+  const std::string file = scratch.write("run.h5", "precious");
+  const Outcome outcome = run_command(under_mpirun(2, quick_with({"--tasks", "grpo*", "--out", file})));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(read_text(file), "precious");
+  EXPECT_THAT(outcome.err, HasSubstr("exists"));
+  EXPECT_EQ(outcome.err.find("faibench: "), outcome.err.rfind("faibench: ")) << "more than one message: " << outcome.err;
+}
+
+TEST(Run, says_that_a_gpu_was_asked_for_where_there_is_none) {
+  const Scratch scratch;
+  const std::string file = scratch.file("run.h5");
+  const Outcome outcome = run_command(under_mpirun(1, quick_with({"--gate-only", "--tasks", "grpo*", "--variant", "cuda", "--out", file})));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const auto records = read_run_file(file).records;
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].variant, "cpu");
+  EXPECT_EQ(records[0].asked_variant, "cuda");
+  EXPECT_THAT(records[0].note, HasSubstr("cuda"));
+}
+
+TEST(Run, fails_for_what_was_asked_for_and_did_not_run) {
+  const Scratch scratch;
+  const Outcome outcome = run_command(under_mpirun(1, quick_with({"--gate-only", "--tasks", "grpo_rloo_advantage", "--tasks", "sgemm_register_blocktiling", "--out", scratch.file("run.h5")})));
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("sgemm_register_blocktiling"));
+}
+
+TEST(Run, prints_plan_and_cases_without_running) {
+  const Scratch scratch;
+  const Outcome plan = run_command(under_mpirun(2, {"--dry-run", "--workload", "smoke"}), {.variables = {}, .folder = scratch.path()});
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("tp_allreduce_bias_fuse/mpi@2"));
+  const Outcome cases = run_command({program(), "run", "--list-cases", "--tasks", "coalesced*"}, {.variables = {}, .folder = scratch.path()});
+  EXPECT_EQ(cases.code, 0) << cases.err;
+  EXPECT_THAT(cases.out, HasSubstr("coalesced_matrix_transpose  "));
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
+}
+
+}  // namespace
+}  // namespace faibench::testing_support
