@@ -39,7 +39,7 @@ Rejected first_fault(const TensorRefMap& inputs, reference::Fault fault, const c
   if (first == documents.count()) return std::nullopt;
   const reference::Reading reading = read(documents.document(first));
   return reject(code, "doc_offsets", first, std::to_string(documents.offsets[static_cast<std::size_t>(first)]),
-                "document " + std::to_string(first) + ", byte " + std::to_string(reading.position) + ": " + reading.why);
+                "document " + std::to_string(first) + (fault == reference::Fault::bad_document ? ", byte " + std::to_string(reading.position) : "") + ": " + reading.why);
 }
 
 // The reference's digests; documents are independent, so the judge may use all its threads.
