@@ -73,17 +73,6 @@ void UnpackChoices(const std::int32_t* candidates, const std::uint8_t* choices, 
   for (; i < count; ++i) picks[i] = candidates[2 * i + (choices[i / 8] >> (i % 8) & 1)];
 }
 
-void StreamCopy(const std::int32_t* from, std::int64_t count, std::int32_t* to) {
-  const Ints d;
-  const auto L = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  if (reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
-    for (; i + L <= count; i += L) hn::Stream(hn::LoadU(d, from + i), d, to + i);
-    hwy::FlushStream();
-  }
-  std::memcpy(to + i, from + i, static_cast<std::size_t>(count - i) * sizeof *to);
-}
-
 #if HWY_TARGET == HWY_SCALAR  // no vectors, no gain
 bool DecideHot(const std::int32_t*, std::int64_t, std::uint8_t*, std::int64_t, std::uint32_t*, std::int32_t*) { return false; }
 #else
@@ -228,13 +217,11 @@ namespace faibench::p2c_least_loaded_router::cpu {
 HWY_EXPORT(AllValid);
 HWY_EXPORT(PackChoices);
 HWY_EXPORT(UnpackChoices);
-HWY_EXPORT(StreamCopy);
 HWY_EXPORT(DecideHot);
 
 bool all_valid(const std::int32_t* values, std::int64_t count, std::int32_t num_replicas) { return HWY_DYNAMIC_DISPATCH(AllValid)(values, count, num_replicas); }
 void pack_choices(const std::int32_t* candidates, const std::int32_t* picks, std::int64_t count, std::uint8_t* choices) { HWY_DYNAMIC_DISPATCH(PackChoices)(candidates, picks, count, choices); }
 void unpack_choices(const std::int32_t* candidates, const std::uint8_t* choices, std::int64_t count, std::int32_t* picks) { HWY_DYNAMIC_DISPATCH(UnpackChoices)(candidates, choices, count, picks); }
-void stream_copy(const std::int32_t* from, std::int64_t count, std::int32_t* to) { HWY_DYNAMIC_DISPATCH(StreamCopy)(from, count, to); }
 bool decide_hot(const std::int32_t* candidates, std::int64_t count, std::uint8_t* order, std::int64_t num_replicas, std::uint32_t* load, std::int32_t* picks) {
   return HWY_DYNAMIC_DISPATCH(DecideHot)(candidates, count, order, num_replicas, load, picks);
 }

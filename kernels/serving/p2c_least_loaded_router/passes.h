@@ -11,8 +11,6 @@ bool all_valid(const std::int32_t* values, std::int64_t count, std::int32_t num_
 void pack_choices(const std::int32_t* candidates, const std::int32_t* picks, std::int64_t count, std::uint8_t* choices);
 /// The inverse. Writes past the caches where `picks` is aligned to 64 bytes: nothing reads it soon.
 void unpack_choices(const std::int32_t* candidates, const std::uint8_t* choices, std::int64_t count, std::int32_t* picks);
-/// Copies past the caches where `to` is aligned to 64 bytes.
-void stream_copy(const std::int32_t* from, std::int64_t count, std::int32_t* to);
 
 constexpr std::int64_t hot_replicas = 64;  ///< decide_hot takes at most so many
 constexpr std::int64_t hot_epoch = 2048;   ///< and at most so many requests a call
