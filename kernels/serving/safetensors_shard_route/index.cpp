@@ -41,6 +41,12 @@ hn::Vec<Longs> Products(hn::Vec<Bytes> piece) {
   return hn::MulEven(words, odd);
 }
 
+// By halves: GCC's own reduction of 512 bits adds signed numbers, which may overflow.
+std::uint64_t Sum(hn::Vec<Longs> lanes) {
+  const hn::Half<Longs> half;
+  return hn::GetLane(hn::SumOfLanes(half, hn::Add(hn::LowerHalf(half, lanes), hn::UpperHalf(half, lanes))));
+}
+
 // The last mixing, of a sum and a length.
 std::uint32_t Finish(std::uint64_t sum, std::size_t length) {
   std::uint64_t h = (sum + length * key0) * key1;
@@ -51,8 +57,8 @@ std::uint32_t Finish(std::uint64_t sum, std::size_t length) {
 std::uint32_t Hash(const std::uint8_t* p, std::size_t length) {
   std::uint64_t before = 0;
   std::size_t left = length;
-  for (; left > step; left -= step, p += step) before = Fold(before + hn::GetLane(hn::SumOfLanes(Longs(), Products(hn::LoadU(Bytes(), p)))), key1);
-  return Finish(before + hn::GetLane(hn::SumOfLanes(Longs(), Products(LoadName(p, left)))), length);
+  for (; left > step; left -= step, p += step) before = Fold(before + Sum(Products(hn::LoadU(Bytes(), p))), key1);
+  return Finish(before + Sum(Products(LoadName(p, left))), length);
 }
 
 // Eight names of at most 64 bytes: one transposed sum instead of eight sums of lanes. The same hashes as Hash's.
