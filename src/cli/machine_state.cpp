@@ -150,6 +150,7 @@ std::vector<std::string> disturbances(const MachineState& state, int threads) {
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < state.busy.size() && i < 5; ++i)
     lines.push_back(fmt::format("process {} ({}) takes {:.0f}% of a core: stop it for the run", state.busy[i].pid, state.busy[i].name, state.busy[i].cores * 100));
+  if (state.busy.size() > 5) lines.push_back(fmt::format("and {} more processes that take a twentieth of a core or more", state.busy.size() - 5));
   if (state.load > 0.5 && state.busy.empty()) lines.push_back("load average " + number_text(state.load) + ": the machine was busy within the last minute; wait a little");
   if (state.steal > 0.01) lines.push_back(fmt::format("the host gave {:.1f}% of this machine's time to others: expect wide intervals, or take a dedicated machine", state.steal * 100));
   if (state.virtual_machine) lines.push_back("virtual machine: neighbours and the hypervisor share its caches and memory bandwidth; expect more outliers than on bare metal");

@@ -98,7 +98,8 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     faibench::complain("out of memory");
   } catch (const std::exception& error) {
-    faibench::complain(std::string("internal error: ") + error.what());
+    if (std::ferror(stdout)) exit_code = 0;  // said below, once
+    else faibench::complain(std::string("internal error: ") + error.what());
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
     faibench::complain("standard output cannot be written");

@@ -23,6 +23,25 @@ struct Options {
   bool no_color = false;
 };
 
+/// CLI::Range lets NaN pass.
+CLI::Validator between(double low, double high) {
+  return {[low, high](std::string& text) -> std::string {
+            double value = 0;
+            if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return "";
+            return "must be a number from " + number_text(low) + " to " + number_text(high) + ", not " + printable(text.substr(0, 40));
+          },
+          ""};
+}
+
+/// A negative number would wrap around.
+CLI::Validator whole_number() {
+  return {[](std::string& text) -> std::string {
+            if (!text.empty() && text.size() <= 20 && text.find_first_not_of("0123456789") == std::string::npos) return "";
+            return "must be a whole number, not " + printable(text.substr(0, 40));
+          },
+          ""};
+}
+
 // Names are checked before MPI starts: a typing error costs nothing.
 void check_names(const RunOptions& run, const Catalog& catalog) {
   (void)select(catalog, {run.tasks, run.exclude, run.groups});
@@ -91,10 +110,10 @@ void add_selection(CLI::App& command, Options& options) {
 
 void add_judging(CLI::App& command, Options& options) {
   RunOptions& run = options.run;
-  command.add_option("--seed", run.seed, "Seed of every random input; default: 1")->type_name("N");
-  command.add_option("--budget", run.budget_seconds, "Timed blocks of one task may take this long; default: 10")->type_name("SECONDS")->check(CLI::Range(0.01, 86400.0));
-  command.add_option("--call-limit", run.call_limit_seconds, "One call of a variant may take this long; default: from the workload")->type_name("SECONDS")->check(CLI::Range(0.001, 86400.0));
-  command.add_option("--memory-limit", options.memory_limit_mib, "A variant may allocate this much; default: from the tensors' size")->type_name("MIB")->check(CLI::Range(1.0, 1e9));
+  command.add_option("--seed", run.seed, "Seed of every random input; default: 1")->type_name("N")->check(whole_number());
+  command.add_option("--budget", run.budget_seconds, "Timed blocks of one task may take this long; default: 10")->type_name("SECONDS")->check(between(0.01, 86400));
+  command.add_option("--call-limit", run.call_limit_seconds, "One call of a variant may take this long; default: from the workload")->type_name("SECONDS")->check(between(0.001, 86400));
+  command.add_option("--memory-limit", options.memory_limit_mib, "A variant may allocate this much; default: from the tensors' size")->type_name("MIB")->check(between(1, 1e9));
   command.add_flag("--gate-only", run.gate_only, "Check the gates and time nothing");
   command.add_flag("--fail-fast", run.fail_fast, "Start nothing more after the first verdict that is not passed");
   command.add_option("--earlier", run.earlier, "Take expected durations from this earlier run, to order the work")->type_name("RUN");
