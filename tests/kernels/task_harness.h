@@ -24,14 +24,16 @@ inline void check_inputs(const Task& task, const Variant& variant, const TensorM
   const TensorMap poisoned = clone(outputs);
   TensorRefMap output_refs = refs(outputs);
   const Rejected got = call_kernel(task.contract, variant.kernel, input_refs, output_refs);
-  for (const auto& [name, tensor] : before)
-    if (tensor.bytes() > 0) EXPECT_EQ(std::memcmp(tensor.data(), inputs.at(name).data(), static_cast<std::size_t>(tensor.bytes())), 0) << "input " << name << " changed";
+  for (const auto& [name, tensor] : before) {
+    if (tensor.bytes() > 0) { EXPECT_EQ(std::memcmp(tensor.data(), inputs.at(name).data(), static_cast<std::size_t>(tensor.bytes())), 0) << "input " << name << " changed"; }
+  }
   if (wanted) {
     ASSERT_TRUE(got.has_value()) << "not rejected; wanted " << wanted->code << ": " << wanted->message;
     EXPECT_EQ(got->code, wanted->code) << got->message;
     EXPECT_FALSE(got->message.empty());
-    for (const auto& [name, tensor] : poisoned)
-      if (tensor.bytes() > 0) EXPECT_EQ(std::memcmp(tensor.data(), outputs.at(name).data(), static_cast<std::size_t>(tensor.bytes())), 0) << "output " << name << " written although rejected";
+    for (const auto& [name, tensor] : poisoned) {
+      if (tensor.bytes() > 0) { EXPECT_EQ(std::memcmp(tensor.data(), outputs.at(name).data(), static_cast<std::size_t>(tensor.bytes())), 0) << "output " << name << " written although rejected"; }
+    }
     return;
   }
   ASSERT_FALSE(got.has_value()) << "rejected: " << got->code << ": " << got->message;
