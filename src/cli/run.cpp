@@ -67,7 +67,9 @@ void print_closing(const RunSummary& summary, const Options& options) {
   board.colour = options.run.color && wants_color(STDOUT_FILENO);
   fmt::print("{}", print_scoreboard(summary.records, provenance, board));
   print_list("Asked for and not run:", summary.not_run);
-  print_list("Asked for, without an implementation in this build:", summary.without_implementation);
+  if (!summary.without_implementation.empty())
+    fmt::print("{} more task{} of the selection {} no implementation in this build; 'faibench list' shows which.\n", summary.without_implementation.size(),
+               summary.without_implementation.size() == 1 ? "" : "s", summary.without_implementation.size() == 1 ? "has" : "have");
   if (!summary.stopped_by.empty()) fmt::print("Stopped by {}; 'faibench run --resume {}' goes on from here.\n", summary.stopped_by, summary.file);
   if (summary.already_judged > 0) fmt::print("{} of {} were judged before.\n", summary.already_judged, summary.asked);
   fmt::print("{} rank{} on {} node{}, {}.\n", summary.ranks, summary.ranks == 1 ? "" : "s", summary.nodes, summary.nodes == 1 ? "" : "s", seconds_text(summary.wall_seconds));
@@ -101,7 +103,7 @@ void add_selection(CLI::App& command, Options& options) {
   command.add_option("--exclude", run.exclude, "Leave out tasks whose name matches; may be repeated")->type_name("GLOB")->allow_extra_args(false);
   command.add_option("--group", run.groups, "Only tasks of this group; may be repeated")->type_name("GROUP")->allow_extra_args(false);
   command.add_option("--workload", run.workload, "Sizes to run: smoke, standard, gpu or a task's own; default: standard")->type_name("NAME");
-  command.add_option("--variant", run.variants, "Variant to judge, a glob, or library:PATH for your own; may be repeated; default: cuda where there is a GPU, else cpu, and what peers there are")
+  command.add_option("--variant", run.variants, "Variant to judge, a glob, or library:PATH for your own; may be repeated; default: cpu, cuda where there is a GPU, mpi and peer:* where a task has them")
       ->type_name("NAME")
       ->allow_extra_args(false);
   command.add_option("--ranks", run.gang_sizes, "Ranks that a multi-rank task runs on; may be repeated; default: all")->type_name("N")->allow_extra_args(false)->check(CLI::Range(1, 1 << 20));
