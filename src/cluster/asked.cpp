@@ -10,7 +10,7 @@ std::string options_to_json(const RunOptions& options) {
                       {"gate_only", options.gate_only}};
   json["workload"] = options.workload.value_or("standard");
   json["seed"] = options.seed.value_or(1);
-  json["budget_seconds"] = options.budget_seconds.value_or(10);
+  json["budget_seconds"] = budget_of(options);
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -99,7 +99,7 @@ JudgeJob Coordinator::job_for(int rank, const PlanItem& item) const {
   job.ref_speedup = item.ref_speedup;
   job.cpus = layout_.places[r].cpus;
   job.slot_files = layout_.slot_files[r];
-  job.whole_task_in_slot = layout_.seats[r].whole_task_in_slot;
+  job.whole_task_in_slot = layout_.seats[r].whole_task_in_slot && !settings_.gate_only;  // nothing is timed: nothing can be disturbed
   job.gate_only = settings_.gate_only;
   job.peaks = peaks_[static_cast<std::size_t>(node_of(rank))];
   return job;

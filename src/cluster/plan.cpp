@@ -40,9 +40,9 @@ void require_match(const std::vector<std::string>& globs, const std::vector<std:
 
 // Fixed cases, random cases and blocks of fresh inputs, a baseline call and a gate each; the judge stops early where it can.
 WorkItem estimate(const RunOptions& options, double baseline_seconds) {
-  const double budget = options.budget_seconds.value_or(10);
+  const double budget = budget_of(options);
   const double timed = options.gate_only ? 0 : std::min(budget, std::max(0.1, 40 * baseline_seconds)) + 4 * baseline_seconds;
-  return {.expected_seconds = 0.3 + 2 * timed, .slot_seconds = timed};
+  return {.expected_seconds = 0.3 + 2 * timed, .slot_seconds = options.gate_only ? 0 : timed};
 }
 
 class Planner {
@@ -253,6 +253,8 @@ std::map<std::string, double> earlier_costs(const std::vector<Record>& records) 
   }
   return costs;
 }
+
+double budget_of(const RunOptions& options) { return options.budget_seconds.value_or(options.workload == "smoke" ? 1 : 10); }
 
 Plan make_plan(const RunOptions& options, const PlanSetting& setting) { return Planner(options, setting).make(); }
 

@@ -53,6 +53,9 @@ Plan make_plan(const RunOptions& options, const PlanSetting& setting);
 /// Up to three of `known` that look most like `name`, as text: "did you mean 'a' or 'b'?"; the whole list where it is short and nothing is near.
 std::string nearest_text(const std::string& name, const std::vector<std::string>& known);
 
+/// What --budget was, or its default: 10 s, and 1 s for the smoke workload, whose calls take microseconds.
+double budget_of(const RunOptions& options);
+
 /// What was asked, for a run that is resumed without saying it again; and the options with its gaps filled from there.
 std::string options_to_json(const RunOptions& options);
 RunOptions fill_from(RunOptions options, const std::string& earlier_json);

@@ -22,7 +22,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 constexpr int go = -1, nothing_to_do = 0;  // rank 0's word after the preparation; anything above: leave with this exit code
 
 CoordinatorSettings settings_of(const RunOptions& options) {
-  return {.seed = options.seed.value_or(1), .budget_seconds = options.budget_seconds.value_or(10), .call_limit_seconds = options.call_limit_seconds,
+  return {.seed = options.seed.value_or(1), .budget_seconds = budget_of(options), .call_limit_seconds = options.call_limit_seconds,
           .memory_limit_bytes = options.memory_limit_bytes, .gang_limit_seconds = options.gang_limit_seconds, .gate_only = options.gate_only, .fail_fast = options.fail_fast};
 }
 

@@ -41,7 +41,7 @@ struct RunOptions {
 
   // How.
   std::optional<std::uint64_t> seed;     ///< default 1
-  std::optional<double> budget_seconds;  ///< timed blocks of one item may take this long; default 10
+  std::optional<double> budget_seconds;  ///< timed blocks of one item may take this long; default 10, 1 for smoke
   double call_limit_seconds = 0;         ///< one candidate call may take this long; 0: the judge derives it
   std::int64_t memory_limit_bytes = 0;   ///< of one candidate; 0: the judge derives it
   double gang_limit_seconds = 0;         ///< one multi-rank item may take this long; 0: 60 s + 4 budgets

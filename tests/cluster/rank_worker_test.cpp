@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fake_judge.h"
+#include "tensor/error.h"
 
 namespace faibench {
 namespace {
