@@ -140,15 +140,13 @@ void RankLoop::rest(bool busy) {
     last_event_ = time;
     return;
   }
-  int milliseconds = 2;
+  int milliseconds = std::clamp(static_cast<int>(50 * (time - last_event_)), 2, 50);  // the longer nothing came, the less often: others may be timing here
   if (since_) {
     milliseconds = 2;
   } else if (session_.size() == 1) {
     milliseconds = 200;
-  } else if (worker_.busy()) {
-    milliseconds = coordinator_ ? 10 : 25;
-  } else if (time - last_event_ > 0.2) {
-    milliseconds = 5;
+  } else if (coordinator_) {
+    milliseconds = std::min(milliseconds, 10);
   }
   pollfd waited{worker_.descriptor(), POLLIN, 0};
   poll(&waited, waited.fd >= 0 ? 1 : 0, milliseconds);  // EINTR: a signal came, which the loop looks at next
