@@ -63,12 +63,22 @@ std::vector<Record> Ledger::records() const {
   return shown;
 }
 
+Error Ledger::with_way_out(const Error& error) const {
+  const std::size_t safe = journal_.records().size();
+  return {error.kind, std::string(error.what()) + "; " + std::to_string(safe) + (safe == 1 ? " verdict is" : " verdicts are") + " safe in " + journal_.path().string() +
+                          ": make room and go on with --resume " + run_file_.string()};
+}
+
 void Ledger::append(Record record) {
   if (record.verdict == Verdict::lost) {
     record.key += lost_suffix;
     if (holds(record.key)) return;  // lost before, lost again
   }
-  journal_.append(record);
+  try {
+    journal_.append(record);
+  } catch (const Error& e) {
+    throw with_way_out(e);
+  }
   changed_ = true;
 }
 
@@ -82,9 +92,7 @@ void Ledger::fold() {
   try {
     write_run_file(run_file_, journal_.provenance(), records());
   } catch (const Error& e) {
-    const std::size_t safe = journal_.records().size();
-    throw Error(e.kind, std::string(e.what()) + "; " + std::to_string(safe) + (safe == 1 ? " verdict is" : " verdicts are") + " safe in " + journal_.path().string() +
-                            ": make room and go on with --resume " + run_file_.string());
+    throw with_way_out(e);
   }
   fold_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   changed_ = false;

@@ -34,6 +34,8 @@ class Ledger {
  private:
   Ledger(std::filesystem::path run_file, Journal journal) : run_file_(std::move(run_file)), journal_(std::move(journal)) {}
 
+  [[nodiscard]] Error with_way_out(const Error& error) const;
+
   std::filesystem::path run_file_;
   Journal journal_;
   bool changed_ = true;
