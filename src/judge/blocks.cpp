@@ -119,6 +119,18 @@ double floor_seconds(const Floor& floor, const MachinePeaks& peaks, std::string&
   return std::max(memory, compute);
 }
 
+void judge_times(Measurement& m, const MachinePeaks& peaks) {
+  m.floor_seconds = floor_seconds(m.floor, peaks, m.bound);
+  m.impossible_blocks = 0;
+  for (Sample& sample : m.samples) {
+    if (sample.block < 0) continue;
+    std::string bound;
+    const bool impossible = sample.seconds < impossible_share * floor_seconds(m.block_floors[static_cast<std::size_t>(sample.block)], peaks, bound);
+    sample.flags = impossible ? sample.flags | Sample::impossible : sample.flags & ~Sample::impossible;
+    m.impossible_blocks += impossible;
+  }
+}
+
 Measurement measure(CallSite& site, const Task& task, const Workload& workload, Candidate& baseline, Candidate& candidate, bool candidate_is_baseline, const JudgeJob& job,
                     const StopRule& rule, const std::function<void(const std::string&)>& progress) {
   Measurement m;
@@ -152,25 +164,21 @@ Measurement measure(CallSite& site, const Task& task, const Workload& workload, 
     Sample sample;
     sample.block = static_cast<int>(ratios.size());
     if ((m.failure = runner.run(repeats, sample, baseline_objective, objective, floor))) break;
-    std::string bound;
-    if (sample.seconds < impossible_share * floor_seconds(floor, job.peaks, bound)) {
-      sample.flags |= Sample::impossible;
-      ++m.impossible_blocks;
-    }
     if (sample.flags & Sample::context_switch) ++m.disturbed_blocks;
     m.samples.push_back(sample);
     ratios.push_back(sample.ratio);
     baseline_objectives.push_back(baseline_objective);
     objectives.push_back(objective);
-    m.floor.bytes += floor.bytes;
-    m.floor.operations += floor.operations;
+    m.block_floors.push_back(floor);
     progress("block " + std::to_string(ratios.size()));
     m.stop_reason = rule.decide(ratios, now() - start, job.seed);
     if (!m.stop_reason.empty()) break;
   }
-  const double blocks = std::max<double>(1, static_cast<double>(ratios.size()));
-  m.floor = {m.floor.bytes / blocks, m.floor.operations / blocks};
-  m.floor_seconds = floor_seconds(m.floor, job.peaks, m.bound);
+  for (const Floor& f : m.block_floors) {
+    m.floor.bytes += f.bytes / static_cast<double>(ratios.size());
+    m.floor.operations += f.operations / static_cast<double>(ratios.size());
+  }
+  judge_times(m, job.peaks);
   m.speedup = median_interval(ratios, job.seed);
   std::vector<double> baseline_times, times;
   const std::vector<bool> far = outliers(ratios);

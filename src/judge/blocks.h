@@ -18,7 +18,8 @@ struct Measurement {
   std::string stop_reason;
   double baseline_seconds = 0, seconds = 0;    ///< medians per call
   double baseline_objective = 0, objective = 0;
-  Floor floor;                                 ///< of one call, mean over the counted blocks
+  std::vector<Floor> block_floors;             ///< of one call, by counted block
+  Floor floor;                                 ///< their mean
   double floor_seconds = 0;
   std::string bound;
   int outlier_blocks = 0, disturbed_blocks = 0, impossible_blocks = 0;
@@ -27,6 +28,9 @@ struct Measurement {
 
 /// Least time for `floor` on this machine; `bound` says whether memory or arithmetic decides. Data that fits the private caches may come from there.
 double floor_seconds(const Floor& floor, const MachinePeaks& peaks, std::string& bound);
+
+/// Flags the counted blocks that took less than half the floor's time, and fills in floor_seconds, bound and impossible_blocks.
+void judge_times(Measurement& measurement, const MachinePeaks& peaks);
 
 /// Runs warm-up and counted blocks until the stop rule says so. `progress` hears about each block.
 Measurement measure(CallSite& site, const Task& task, const Workload& workload, Candidate& baseline, Candidate& candidate, bool candidate_is_baseline,

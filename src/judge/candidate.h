@@ -41,6 +41,9 @@ class Candidate {
   /// Faults in the data region's first `bytes` bytes in the candidate, so that no timed call pays for it.
   std::optional<Failure> touch(std::int64_t bytes);
 
+  /// One hand-over there and back with nothing to do between: seconds by the judge's clock, or nothing if the candidate is gone.
+  std::optional<double> ping() { return round_trip(ControlPage::Command::none, limits_.load_seconds); }
+
   struct Reply {
     Rejected rejected;                     ///< the candidate's own claim
     std::vector<std::int64_t> lengths;     ///< claimed first extents of the outputs, -1: as laid out; checked against the room

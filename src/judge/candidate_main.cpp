@@ -94,7 +94,7 @@ int candidate_main(int channel) {
   Session session{*reinterpret_cast<ControlPage*>(bytes + static_cast<std::size_t>(channel) * channel_bytes), bytes + control_bytes, nullptr, {}, omp_get_max_threads()};
   if (session.page.version != ControlPage::version_now) return 1;
   for (;;) {
-    while (session.page.turn.load(std::memory_order_acquire) != ControlPage::candidate_turn) wait_while(session.page.turn, ControlPage::judge_turn, -1);
+    while (session.page.turn.load(std::memory_order_acquire) != ControlPage::candidate_turn) wait_while(session.page.turn, ControlPage::judge_turn);
     session.answer();
     session.page.turn.store(ControlPage::judge_turn, std::memory_order_release);
     wake(session.page.turn);

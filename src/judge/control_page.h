@@ -54,8 +54,8 @@ static_assert(sizeof(ControlPage) <= channel_bytes);
 /// The shared memory is this descriptor in the candidate process.
 inline constexpr int arena_descriptor = 3;
 
-/// Sleeps until `word` is no longer `value`, or the timeout (seconds; negative: none) is over. Also returns early on a signal.
-void wait_while(std::atomic<std::uint32_t>& word, std::uint32_t value, double timeout_seconds);
+/// Sleeps while `word` is `value`, until somebody wakes it. May return early (a signal, a stray wake-up): look at the word again.
+void wait_while(std::atomic<std::uint32_t>& word, std::uint32_t value);
 void wake(std::atomic<std::uint32_t>& word);
 
 }  // namespace faibench

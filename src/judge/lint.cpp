@@ -53,11 +53,16 @@ TensorMap input_bytes(const Task& task, const TensorRefMap& inputs) {
   return outputs;
 }
 
-// The first dimension's rows moved on by one.
+// Rows of the first dimension that has more than one moved on by one.
 TensorMap rotated(TensorMap outputs) {
   for (auto& [name, tensor] : outputs) {
-    if (tensor.shape().empty() || tensor.shape()[0] < 2) continue;
-    const std::int64_t row = tensor.bytes() / tensor.shape()[0];
+    std::int64_t row = tensor.bytes();
+    for (std::int64_t extent : tensor.shape()) {
+      if (extent == 0) break;
+      row /= extent;
+      if (extent > 1) break;
+    }
+    if (row == tensor.bytes()) continue;
     std::rotate(tensor.data(), tensor.data() + row, tensor.data() + tensor.bytes());
   }
   return outputs;

@@ -1,10 +1,11 @@
-// The arithmetic peak: independent chains of vector multiply-adds, enough of them to hide their latency.
+// The vector loops behind the measured peaks: independent chains of multiply-adds, enough of them to hide their latency, and a copy by streaming stores.
 #include <chrono>
 #include <cstdint>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "judge/fma_peak.cpp"
+#define HWY_TARGET_INCLUDE "judge/peak_loops.cpp"
 #include <hwy/foreach_target.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -38,6 +39,14 @@ double chains(std::int64_t rounds, float* sink) {
   return 12.0 * 2.0 * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
 }
 
+// Copies n floats (a multiple of 64 bytes, both ends 64-byte aligned) past the caches.
+void stream(const float* from, float* to, std::int64_t n) {
+  const hn::ScalableTag<float> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < n; i += lanes) hn::Stream(hn::Load(d, from + i), d, to + i);
+  hwy::FlushStream();
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace faibench
 HWY_AFTER_NAMESPACE();
@@ -49,6 +58,9 @@ HWY_AFTER_NAMESPACE();
 
 namespace faibench {
 HWY_EXPORT(chains);
+HWY_EXPORT(stream);
+
+void stream_copy(const float* from, float* to, std::int64_t n) { HWY_DYNAMIC_DISPATCH(stream)(from, to, n); }
 
 double measure_operations(int threads) {
   double best = 0;
