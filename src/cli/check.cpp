@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "cli/commands.h"
-#include "cli/names.h"
+#include "task/names.h"
 #include "cli/selection.h"
 #include "cli/terminal.h"
 #include "judge/check.h"

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "cli/commands.h"
-#include "cli/names.h"
+#include "task/names.h"
 #include "tensor/error.h"
 
 namespace faibench {

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/names.h"
+#include "task/names.h"
 #include "cli/selection.h"
 #include "cli/terminal.h"
 #include "report/scoreboard.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cli/names.h"
+#include "task/names.h"
 
 namespace faibench {
 namespace {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "cluster/item_key.h"
+#include "task/names.h"
 
 namespace faibench {
 namespace {
@@ -33,7 +34,7 @@ std::vector<std::string> unique(std::vector<std::string> names) {
 void require_match(const std::vector<std::string>& globs, const std::vector<std::string>& known, const std::string& what) {
   for (const std::string& glob : globs) {
     if (std::ranges::none_of(known, [&](const std::string& name) { return matches(glob, name); })) {
-      throw Error(Error::Kind::bad_input, "no " + what + " is named '" + glob + "': " + nearest_text(glob, known));
+      throw unknown_name(what, glob, known, "'faibench list' shows all");
     }
   }
 }
@@ -226,7 +227,7 @@ class Planner {
     }
     known = unique(known);
     if (std::ranges::find(known, workload_) == known.end()) {
-      throw Error(Error::Kind::bad_input, "no workload of the selected tasks is named '" + workload_ + "': " + nearest_text(workload_, known));
+      throw unknown_name("workload", workload_, known, "'faibench show TASK' lists a task's");
     }
     throw Error(Error::Kind::bad_input, "no selected task has a variant " + quoted_list(options_.variants));
   }

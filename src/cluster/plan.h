@@ -50,8 +50,6 @@ std::map<std::string, double> earlier_costs(const std::vector<Record>& records);
 /// Throws Error(bad_input) for names, globs and workloads that nothing answers to, naming the nearest known ones.
 Plan make_plan(const RunOptions& options, const PlanSetting& setting);
 
-/// Up to three of `known` that look most like `name`, as text: "did you mean 'a' or 'b'?"; the whole list where it is short and nothing is near.
-std::string nearest_text(const std::string& name, const std::vector<std::string>& known);
 
 /// What --budget was, or its default: 10 s, and 1 s for the smoke workload, whose calls take microseconds.
 double budget_of(const RunOptions& options);

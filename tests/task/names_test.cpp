@@ -1,4 +1,4 @@
-#include "cli/names.h"
+#include "task/names.h"
 
 #include <gmock/gmock.h>
 
