@@ -179,7 +179,8 @@ class GangItem {
   };
 
   Block block(const MultiRank::RankWorkload& workload, int calls, bool baseline_first) {
-    Block result{.baseline_first = baseline_first};
+    Block result;
+    result.baseline_first = baseline_first;
     std::vector<TensorMap> wholes, shards;
     for (int c = 0; c < calls; ++c) {
       TensorMap whole = member_.whole(workload, order_.seed, repetition_++);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mount.h>
 
 #include <map>
 #include <thread>
@@ -121,6 +122,45 @@ TEST(Run, refuses_a_launch_without_pmi) {
   const Outcome second = run_command({program(), "run", "--workload", "smoke"}, {.variables = {"SLURM_NTASKS=2", "SLURM_PROCID=1"}, .folder = {}});
   EXPECT_EQ(second.code, 2);
   EXPECT_EQ(second.err, "");
+}
+
+// A file system of its own over a folder: only root may, elsewhere these tests are skipped.
+class SmallDisk {
+ public:
+  SmallDisk(const std::string& folder, const char* options, unsigned long flags = 0) : folder_(folder), mounted_(mount("faibench-test", folder.c_str(), "tmpfs", flags, options) == 0) {}
+  ~SmallDisk() {
+    if (mounted_) umount2(folder_.c_str(), MNT_DETACH);
+  }
+  [[nodiscard]] bool mounted() const { return mounted_; }
+
+ private:
+  std::string folder_;
+  bool mounted_;
+};
+
+TEST(Run, a_full_disk_is_one_line_and_loses_no_finished_verdict) {
+  const Scratch scratch;
+  const std::string folder = scratch.file("small");
+  std::filesystem::create_directory(folder);
+  const SmallDisk disk(folder, "size=60k");
+  if (!disk.mounted()) GTEST_SKIP() << "no right to mount a small tmpfs";
+  const Outcome outcome = run_command(under_mpirun(2, quick_with({"--out", folder + "/run.h5", "--quiet"})));
+  EXPECT_EQ(outcome.code, 2) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("No space left on device"));
+  EXPECT_EQ(outcome.err.find("faibench: "), outcome.err.rfind("faibench: ")) << "more than one message: " << outcome.err;
+  for (const Record& record : read_journal(folder + "/run.jsonl").records) EXPECT_EQ(record.verdict, Verdict::passed) << record.task;  // what is there is whole
+}
+
+TEST(Run, a_read_only_folder_is_one_line) {
+  const Scratch scratch;
+  const std::string folder = scratch.file("fixed");
+  std::filesystem::create_directory(folder);
+  const SmallDisk disk(folder, "size=1m", MS_RDONLY);
+  if (!disk.mounted()) GTEST_SKIP() << "no right to mount a read-only tmpfs";
+  const Outcome outcome = run_command(under_mpirun(2, quick_with({"--out", folder + "/run.h5", "--quiet"})));
+  EXPECT_EQ(outcome.code, 2) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("Read-only file system"));
+  EXPECT_EQ(outcome.err.find("faibench: "), outcome.err.rfind("faibench: ")) << "more than one message: " << outcome.err;
 }
 
 TEST(Run, overwrites_nothing_without_force) {
