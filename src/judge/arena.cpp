@@ -1,5 +1,6 @@
 #include "judge/arena.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -36,31 +37,28 @@ std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit) { return (bytes +
 }  // namespace
 
 Arena::Arena() {
-  descriptor_ = memfd_create("faibench-arena", MFD_CLOEXEC);
-  if (descriptor_ < 0 || ftruncate(descriptor_, static_cast<off_t>(mapping_bytes)) != 0)
+  descriptor_ = memfd_create("faibench-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  // Sealed: a candidate that cuts the file short would take the judge's pages away.
+  if (descriptor_ < 0 || ftruncate(descriptor_, static_cast<off_t>(mapping_bytes)) != 0 || fcntl(descriptor_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     throw Error(Error::Kind::io, std::string("cannot make shared memory for the candidate: ") + std::strerror(errno));
   void* mapping = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor_, 0);
   if (mapping == MAP_FAILED) throw Error(Error::Kind::io, std::string("cannot map shared memory for the candidate: ") + std::strerror(errno));
-  mapping_ = static_cast<std::byte*>(mapping);
-  data_ = mapping_ + control_bytes;
+  control_ = new (mapping) ControlPage{};
+  control_->version = ControlPage::version_now;
+  data_ = static_cast<std::byte*>(mapping) + control_bytes;
 }
 
 Arena::~Arena() {
-  if (mapping_) munmap(mapping_, mapping_bytes);
+  if (control_) munmap(control_, mapping_bytes);
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-int Arena::take_channel() {
-  const auto free = std::find(taken_.begin(), taken_.end(), false);
-  if (free == taken_.end()) throw Error(Error::Kind::internal, "one arena serves at most " + std::to_string(channels) + " candidates");
-  *free = true;
-  const int channel = static_cast<int>(free - taken_.begin());
-  ControlPage& page = *new (mapping_ + static_cast<std::size_t>(channel) * channel_bytes) ControlPage{};
-  page.version = ControlPage::version_now;
-  return channel;
+std::vector<std::int64_t> Arena::output_rooms() const {
+  std::vector<std::int64_t> rooms;
+  for (const Placed& tensor : placed_)
+    if (tensor.output) rooms.push_back(tensor.ref.rank() > 0 ? tensor.ref.shape[0] : 0);
+  return rooms;
 }
-
-ControlPage& Arena::control(int channel) { return *std::launder(reinterpret_cast<ControlPage*>(mapping_ + static_cast<std::size_t>(channel) * channel_bytes)); }
 
 void Arena::describe(ControlPage& page) const {
   page.inputs = inputs_;
@@ -78,9 +76,9 @@ void Arena::describe(ControlPage& page) const {
 }
 
 void Arena::add(const std::string& name, Dtype dtype, const Shape& shape, bool output, bool in_place) {
-  if (placed_.size() == static_cast<std::size_t>(ControlPage::max_tensors)) throw Error(Error::Kind::internal, "a call has more than 64 tensors");
-  if (name.size() >= sizeof(ControlPage::Slot::name)) throw Error(Error::Kind::internal, "tensor name '" + name + "' is too long");
-  if (shape.size() > static_cast<std::size_t>(ControlPage::max_rank)) throw Error(Error::Kind::internal, "tensor '" + name + "' has more than 8 dimensions");
+  if (placed_.size() == static_cast<std::size_t>(ControlPage::max_tensors)) throw Error(Error::Kind::bad_input, "a call has more than 64 tensors");
+  if (name.size() >= sizeof(ControlPage::Slot::name)) throw Error(Error::Kind::bad_input, "tensor name '" + name + "' is too long");
+  if (shape.size() > static_cast<std::size_t>(ControlPage::max_rank)) throw Error(Error::Kind::bad_input, "tensor '" + name + "' has more than 8 dimensions");
   TensorRef ref{dtype, shape, nullptr};
   const std::int64_t bytes = ref.bytes();
   const std::int64_t start = used_ + guard_bytes;
@@ -97,6 +95,7 @@ void Arena::add(const std::string& name, Dtype dtype, const Shape& shape, bool o
 void Arena::lay_out(const TensorRefMap& inputs, const std::vector<Contract::OutputShape>& outputs, const std::vector<std::string>& in_place, std::uint64_t nonce) {
   placed_.clear();
   used_ = 0;
+  fill(data_, guard_bytes, guard_pattern);  // the first zone is there also where no tensor follows
   // Every 16-bit piece starts with twelve ones and does not end in zeros: a NaN in f16, bf16, f32 and f64; the rest differs from call to call.
   const std::uint64_t piece = 0xFFF1u + nonce % 15;
   poison_ = piece * 0x0001000100010001u;
@@ -106,6 +105,7 @@ void Arena::lay_out(const TensorRefMap& inputs, const std::vector<Contract::Outp
     if (const TensorRef* input = inputs.find(name)) add(name, input->dtype, input->shape, true, true);
   for (const Contract::OutputShape& output : outputs) add(output.name, output.dtype, output.shape, true, false);
   used_ += guard_bytes;
+  most_ = std::max(most_, used_);
   for (const Placed& tensor : placed_) {
     const std::int64_t bytes = tensor.ref.bytes();
     if (bytes == 0) continue;
@@ -133,6 +133,7 @@ std::optional<std::string> Arena::violation(const TensorRefMap& inputs) const {
     const std::int64_t end = i < placed_.size() ? placed_[i].ref.data - data_ : used_;
     const std::int64_t at = first_difference(data_ + zone, end - zone, guard_pattern);
     if (at >= 0) {  // blame the nearer neighbour
+      if (placed_.empty()) return "memory without a tensor was written";
       if (i > 0 && (i == placed_.size() || at <= (end - zone) / 2)) return placed_[i - 1].name + ": byte " + std::to_string(at) + " past its end was written";
       return placed_[i].name + ": byte " + std::to_string(end - zone - at) + " before its start was written";
     }

@@ -1,6 +1,5 @@
-// The shared memory of one judge: the control page and the tensors of the current call, each between guard zones.
+// The shared memory of one candidate: the control page and the tensors of the current call, each between guard zones.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,7 +11,7 @@
 
 namespace faibench {
 
-/// Owned by the judge; both its candidate processes map the same pages, so that neither has the better memory.
+/// Each candidate process has one of its own: what one of them does to its memory is nothing to the other's answers.
 class Arena {
  public:
   Arena();  ///< Throws Error(io) when the system has no room for shared memory.
@@ -21,12 +20,13 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   [[nodiscard]] int descriptor() const { return descriptor_; }
-  /// A control page that no other candidate uses, zeroed; its number is what the candidate process is told. Throws Error(internal) when all are taken.
-  int take_channel();
-  void give_back_channel(int channel) { taken_[static_cast<std::size_t>(channel)] = false; }
-  [[nodiscard]] ControlPage& control(int channel);
-  /// Writes the current layout into a channel's request.
+  [[nodiscard]] ControlPage& control() { return *control_; }
+  /// Writes the current layout into the request.
   void describe(ControlPage& page) const;
+  /// Rows that each output has room for, in the order of the layout; 0 for scalars.
+  [[nodiscard]] std::vector<std::int64_t> output_rooms() const;
+  /// Most bytes of the data region that any layout used.
+  [[nodiscard]] std::int64_t most_bytes() const { return most_; }
 
   /// Lays out one call: copies the inputs in, fills outputs with poison and all guard zones with their pattern. In-place outputs start as copies of the inputs.
   /// `outputs` lists dtype and upper-bound shape. Pages used before are used again.
@@ -52,10 +52,9 @@ class Arena {
   void add(const std::string& name, Dtype dtype, const Shape& shape, bool output, bool in_place);
 
   int descriptor_ = -1;
-  std::byte* mapping_ = nullptr;
-  std::array<bool, channels> taken_{};
+  ControlPage* control_ = nullptr;
   std::byte* data_ = nullptr;
-  std::int64_t used_ = 0;
+  std::int64_t used_ = 0, most_ = 0;
   std::uint64_t poison_ = 0;
   std::uint32_t inputs_ = 0;  // the first of placed_
   std::vector<Placed> placed_;

@@ -45,8 +45,13 @@ class BlockRunner {
     else pending_order_ = baseline_first;
     const std::int64_t switches = switches_so_far();
     Side baseline_side, candidate_side;
-    for (bool baseline_turn : {baseline_first, !baseline_first})
-      if (auto failure = run_side(baseline_turn ? baseline_ : candidate_, inputs, baseline_turn ? baseline_side : candidate_side, baseline_turn)) return failure;
+    for (bool baseline_turn : {baseline_first, !baseline_first}) {
+      Candidate& idle = baseline_turn ? candidate_ : baseline_;
+      idle.pause();  // threads or children that it left running would disturb the other's clock
+      auto failure = run_side(baseline_turn ? baseline_ : candidate_, inputs, baseline_turn ? baseline_side : candidate_side, baseline_turn);
+      idle.resume();
+      if (failure) return failure;
+    }
     // The hand-over itself preempts a candidate once a call: the judge wakes on the same core. What is beyond came from elsewhere.
     if (switches_so_far() - switches > 2 * static_cast<std::int64_t>(inputs.size())) sample.flags |= Sample::context_switch;
     for (std::size_t i = 0; i < inputs.size(); ++i)

@@ -80,8 +80,8 @@ std::string cpu_list(const std::vector<int>& cpus) {
 
 void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
-Candidate::Candidate(Arena& arena, const std::string& worker, std::string task, std::string variant, const std::vector<int>& cpus, CandidateLimits limits)
-    : arena_(arena), task_(std::move(task)), variant_(std::move(variant)), cpus_(cpus), limits_(limits), channel_(arena.take_channel()), page_(arena.control(channel_)) {
+Candidate::Candidate(const std::string& worker, std::string task, std::string variant, const std::vector<int>& cpus, CandidateLimits limits)
+    : task_(std::move(task)), variant_(std::move(variant)), cpus_(cpus), limits_(limits), page_(arena_.control()) {
   stderr_ = memfd_create("faibench-candidate-stderr", MFD_CLOEXEC);  // a file, not a pipe: nobody has to drain it
   if (stderr_ < 0) throw Error(Error::Kind::io, std::string("cannot make a file for the candidate's stderr: ") + std::strerror(errno));
   // Everything is allocated before the fork: the child may call only async-signal-safe functions.
@@ -89,8 +89,7 @@ Candidate::Candidate(Arena& arena, const std::string& worker, std::string task, 
   std::vector<char*> env;
   for (const std::string& v : variables) env.push_back(const_cast<char*>(v.c_str()));
   env.push_back(nullptr);
-  std::string channel = std::to_string(channel_);
-  char* arguments[] = {const_cast<char*>(worker.c_str()), const_cast<char*>("candidate"), channel.data(), nullptr};
+  char* arguments[] = {const_cast<char*>(worker.c_str()), const_cast<char*>("candidate"), nullptr};
   cpu_set_t mask;
   CPU_ZERO(&mask);
   for (int cpu : cpus_) CPU_SET(cpu, &mask);
@@ -128,8 +127,19 @@ Candidate::Candidate(Arena& arena, const std::string& worker, std::string task, 
 
 Candidate::~Candidate() {
   kill_all();
-  arena_.give_back_channel(channel_);
   if (stderr_ >= 0) close(stderr_);
+}
+
+void Candidate::pause() {
+  if (!alive_) return;
+  kill(-pid_, SIGSTOP);
+  int status = 0;
+  while (waitpid(pid_, &status, WUNTRACED) < 0 && errno == EINTR) {}
+  if (WIFEXITED(status) || WIFSIGNALED(status)) died(status, 0);  // between its calls
+}
+
+void Candidate::resume() {
+  if (alive_) kill(-pid_, SIGCONT);
 }
 
 std::optional<Failure> Candidate::load() {
@@ -150,8 +160,6 @@ std::optional<Failure> Candidate::touch(std::int64_t bytes) {
 std::optional<Candidate::Reply> Candidate::call(int threads) {
   page_.threads = threads;
   arena_.describe(page_);
-  const std::uint32_t inputs = page_.inputs, outputs = page_.outputs;
-  std::vector<ControlPage::Slot> slots(page_.slots + inputs, page_.slots + inputs + outputs);
   const auto seconds = round_trip(ControlPage::Command::call, limits_.call_seconds);
   if (!seconds) return std::nullopt;
   Reply reply;
@@ -169,11 +177,12 @@ std::optional<Candidate::Reply> Candidate::call(int threads) {
     fail(Verdict::crashed, "exception", bounded(page_.message));
     return std::nullopt;
   }
-  for (std::uint32_t i = 0; i < outputs; ++i) {
-    const std::int64_t length = page_.lengths[i];
-    const std::int64_t room = slots[i].rank > 0 ? slots[i].extents[0] : 0;
+  // Rooms from the judge's own layout: by now the page may hold anything.
+  std::size_t i = 0;
+  for (const std::int64_t room : arena_.output_rooms()) {
+    const std::int64_t length = page_.lengths[i++];
     if (length > room) {
-      fail(Verdict::wrong, "shape", std::string(slots[i].name) + ": claims " + std::to_string(length) + " rows, there is room for " + std::to_string(room));
+      fail(Verdict::wrong, "shape", "output " + std::to_string(i - 1) + " claims " + std::to_string(length) + " rows, there is room for " + std::to_string(room));
       return std::nullopt;
     }
     reply.lengths.push_back(length < 0 ? -1 : length);
@@ -227,7 +236,10 @@ bool Candidate::over_memory(std::string& how) const {
   std::int64_t size = 0, resident = 0, shared = 0, text = 0, library = 0, data = 0;
   if (!(statm >> size >> resident >> shared >> text >> library >> data)) return false;
   const std::int64_t page = sysconf(_SC_PAGESIZE);
-  const std::int64_t used = std::max((resident - shared) * page, data * page / 2);  // mapped but untouched memory counts half
+  // Shared pages count as well, but for the arena's and some for program text; mapped but untouched memory counts half.
+  constexpr std::int64_t text_bytes = std::int64_t{32} << 20;
+  const std::int64_t beyond_arena = resident * page - arena_.most_bytes() - text_bytes;
+  const std::int64_t used = std::max({(resident - shared) * page, beyond_arena, data * page / 2});
   if (used <= limits_.memory_bytes) return false;
   how = "uses " + std::to_string(used >> 20) + " MiB, the limit is " + std::to_string(limits_.memory_bytes >> 20) + " MiB";
   return true;
@@ -236,7 +248,7 @@ bool Candidate::over_memory(std::string& how) const {
 void Candidate::died(int status, std::int64_t peak_kib) {
   unregister_child(pid_);
   alive_ = false;
-  const bool memory = peak_kib * 1024 > limits_.memory_bytes;
+  const bool memory = peak_kib * 1024 - arena_.most_bytes() > limits_.memory_bytes;
   if (memory) fail(Verdict::out_of_memory, "memory limit", "died after using " + std::to_string(peak_kib >> 10) + " MiB, the limit is " + std::to_string(limits_.memory_bytes >> 20) + " MiB");
   else if (WIFSIGNALED(status)) fail(Verdict::crashed, signal_name(WTERMSIG(status)), "the candidate died of " + signal_name(WTERMSIG(status)));
   else fail(Verdict::crashed, "exit " + std::to_string(WEXITSTATUS(status)), "the candidate ended itself with exit code " + std::to_string(WEXITSTATUS(status)) + " instead of answering");

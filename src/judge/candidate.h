@@ -30,11 +30,17 @@ struct CandidateLimits {
 /// Owns one process group. Destroying it kills the group and every process that descends from it.
 class Candidate {
  public:
-  /// Starts `worker` as the candidate of `task`/`variant`, bound to `cpus` with as many threads. Throws Error(io) when no process can be started.
-  Candidate(Arena& arena, const std::string& worker, std::string task, std::string variant, const std::vector<int>& cpus, CandidateLimits limits);
+  /// Starts `worker` as the candidate of `task`/`variant`, with shared memory of its own, bound to `cpus` with as many threads. Throws Error(io) when no process can be started.
+  Candidate(const std::string& worker, std::string task, std::string variant, const std::vector<int>& cpus, CandidateLimits limits);
   ~Candidate();
   Candidate(const Candidate&) = delete;
   Candidate& operator=(const Candidate&) = delete;
+
+  [[nodiscard]] Arena& arena() { return arena_; }
+
+  /// Stops every process of the group, and lets them go on: while another's call is timed, a candidate does nothing.
+  void pause();
+  void resume();
 
   /// Loads the variant; a failure when it does not come up.
   std::optional<Failure> load();
@@ -67,11 +73,10 @@ class Candidate {
   void kill_all();
   [[nodiscard]] std::string stderr_tail() const;
 
-  Arena& arena_;
+  Arena arena_;
   std::string task_, variant_;
   std::vector<int> cpus_;
   CandidateLimits limits_;
-  int channel_;
   ControlPage& page_;
   pid_t pid_ = -1;
   int stderr_ = -1;

@@ -9,6 +9,7 @@
 #include <exception>
 #include <new>
 
+#include "judge/confinement.h"
 #include "judge/control_page.h"
 #include "judge/noise_probe.h"
 #include "judge/submission_kernel.h"
@@ -36,6 +37,7 @@ struct Session {
     if (!task) throw Error(Error::Kind::bad_input, "this program has no task '" + std::string(page.task) + "'");
     const std::string variant = page.variant;
     if (variant.starts_with(library_prefix)) {
+      confine_submission();
       kernel = load_submission(variant.substr(std::strlen(library_prefix)));
       return;
     }
@@ -86,12 +88,11 @@ struct Session {
 
 }  // namespace
 
-int candidate_main(int channel) {
+int candidate_main() {
   void* mapping = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena_descriptor, 0);
   if (mapping == MAP_FAILED) return 1;
   auto* bytes = static_cast<std::byte*>(mapping);
-  if (channel < 0 || channel >= channels) return 1;
-  Session session{*reinterpret_cast<ControlPage*>(bytes + static_cast<std::size_t>(channel) * channel_bytes), bytes + control_bytes, nullptr, {}, omp_get_max_threads()};
+  Session session{*reinterpret_cast<ControlPage*>(bytes), bytes + control_bytes, nullptr, {}, omp_get_max_threads()};
   if (session.page.version != ControlPage::version_now) return 1;
   for (;;) {
     while (session.page.turn.load(std::memory_order_acquire) != ControlPage::candidate_turn) wait_while(session.page.turn, ControlPage::judge_turn);

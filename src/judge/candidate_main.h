@@ -4,6 +4,6 @@
 namespace faibench {
 
 /// Never returns while the judge lives. The exit code means nothing to the judge.
-int candidate_main(int channel);
+int candidate_main();
 
 }  // namespace faibench

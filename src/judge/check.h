@@ -31,7 +31,6 @@ class CaseChecker {
   const Task& task_;
   std::string variant_;
   double call_limit_seconds_;
-  std::unique_ptr<Arena> arena_;
   std::unique_ptr<Candidate> candidate_;
 };
 

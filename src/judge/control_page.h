@@ -43,13 +43,10 @@ struct ControlPage {
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(std::atomic<std::uint32_t>) == 4);
 
-/// A judge talks to several candidate processes (baseline and candidate) over one arena: each has a channel, a control page of its own.
-inline constexpr int channels = 4;
-inline constexpr std::size_t channel_bytes = 64 * 1024;
 /// Bytes of the mapping before the data region, and of the whole (address space only: pages come when touched).
-inline constexpr std::size_t control_bytes = channels * channel_bytes;
+inline constexpr std::size_t control_bytes = 64 * 1024;
 inline constexpr std::size_t mapping_bytes = std::size_t{1} << 38;
-static_assert(sizeof(ControlPage) <= channel_bytes);
+static_assert(sizeof(ControlPage) <= control_bytes);
 
 /// The shared memory is this descriptor in the candidate process.
 inline constexpr int arena_descriptor = 3;

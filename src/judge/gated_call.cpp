@@ -23,6 +23,7 @@ Failure wrong(const Mismatch& mismatch) {
 }
 
 CallSite::Result CallSite::call(Candidate& candidate, const TensorRefMap& inputs, int threads) {
+  Arena& arena = candidate.arena();
   Result result;
   Dims dims;
   std::vector<Contract::OutputShape> shapes;
@@ -32,13 +33,13 @@ CallSite::Result CallSite::call(Candidate& candidate, const TensorRefMap& inputs
     for (const TensorSpec& spec : task_.contract.inputs())
       if (spec.in_place) in_place.push_back(spec.name);
   }
-  arena_.lay_out(inputs, shapes, in_place, ++nonce_);
-  if (std::int64_t& touched = touched_bytes_[candidate.pid()]; arena_.used_bytes() > touched) {
-    if (auto failure = candidate.touch(arena_.used_bytes())) {
+  arena.lay_out(inputs, shapes, in_place, ++nonce_);
+  if (std::int64_t& touched = touched_bytes_[candidate.pid()]; arena.used_bytes() > touched) {
+    if (auto failure = candidate.touch(arena.used_bytes())) {
       result.failure = failure;
       return result;
     }
-    touched = arena_.used_bytes();
+    touched = arena.used_bytes();
   }
   auto reply = candidate.call(threads);
   if (!reply) {
@@ -47,9 +48,9 @@ CallSite::Result CallSite::call(Candidate& candidate, const TensorRefMap& inputs
   }
   result.seconds = reply->seconds;
   result.rejected = reply->rejected;
-  if (auto broken = arena_.violation(inputs)) result.failure = failed(broken->find("input ") == 0 ? "input changed" : "out of bounds", *broken);
-  else if (result.rejected && !arena_.outputs_untouched()) result.failure = failed("written though rejected", "outputs were written before the input was rejected (" + result.rejected->code + ")");
-  result.outputs = arena_.outputs(reply->lengths);
+  if (auto broken = arena.violation(inputs)) result.failure = failed(broken->find("input ") == 0 ? "input changed" : "out of bounds", *broken);
+  else if (result.rejected && !arena.outputs_untouched()) result.failure = failed("written though rejected", "outputs were written before the input was rejected (" + result.rejected->code + ")");
+  result.outputs = arena.outputs(reply->lengths);
   return result;
 }
 

@@ -11,16 +11,16 @@
 
 namespace faibench {
 
-/// Calls candidates on given inputs through one arena. Keeps no state between calls but what is already faulted in.
+/// Calls candidates on given inputs. Keeps no state between calls but what is already faulted in.
 class CallSite {
  public:
-  CallSite(Arena& arena, const Task& task) : arena_(arena), task_(task) {}
+  explicit CallSite(const Task& task) : task_(task) {}
 
   struct Result {
     std::optional<Failure> failure;   ///< died, hung, wrote where it must not, or claims nonsense
     Rejected rejected;
     double seconds = 0;
-    TensorRefMap outputs;             ///< in the arena: valid until the next call
+    TensorRefMap outputs;             ///< in the candidate's arena: valid until its next call
   };
   /// `threads` 0: as many as the candidate was started with.
   Result call(Candidate& candidate, const TensorRefMap& inputs, int threads = 0);
@@ -32,7 +32,6 @@ class CallSite {
   std::optional<Failure> gate_outputs(Candidate& candidate, const TensorRefMap& inputs, const TensorRefMap& outputs, const TensorRefMap& expected, bool candidate_is_baseline);
 
  private:
-  Arena& arena_;
   const Task& task_;
   std::uint64_t nonce_ = 0;
   std::map<pid_t, std::int64_t> touched_bytes_;  // by candidate: how much of the arena it has faulted in

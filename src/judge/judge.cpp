@@ -140,12 +140,11 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
 
   SlotLock slot;
   if (job.whole_task_in_slot) slot = SlotLock(job.slot_files);
-  Arena arena;
-  CallSite site(arena, *task);
+  CallSite site(*task);
   const bool is_baseline = job.variant == "baseline";
   progress("loading");
   {
-    Candidate candidate(arena, worker, job.task, job.variant, cpus, limits);
+    Candidate candidate(worker, job.task, job.variant, cpus, limits);
     if (auto failure = candidate.load()) {
       set_failure(record, *failure, "loading " + job.variant);
     } else if (run_gate(job, *task, site, candidate, is_baseline, record, progress)) {
@@ -157,7 +156,7 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
         }
         CandidateLimits trusted = limits;
         trusted.call_seconds = 3600;
-        Candidate baseline(arena, worker, job.task, "baseline", cpus, trusted);
+        Candidate baseline(worker, job.task, "baseline", cpus, trusted);
         if (auto failure = baseline.load()) throw Error(Error::Kind::internal, task->name + ": the baseline does not load: " + failure->detail);
         StopRule rule;
         rule.budget_seconds = job.budget_seconds;

@@ -50,6 +50,7 @@ struct JudgeProcess::State {
     try {
       const auto message = nlohmann::json::parse(line);
       if (message.contains("stage")) stage = message["stage"].get<std::string>();
+      else if (outcome) return;  // the first word counts
       else if (message.contains("record")) outcome = Outcome{record_from_json(message["record"].dump()), std::nullopt, ""};
       else if (message.contains("peaks")) outcome = Outcome{std::nullopt, peaks_from_json(message["peaks"].dump()), ""};
       else if (message.contains("failure")) outcome = Outcome{std::nullopt, std::nullopt, message["failure"].get<std::string>()};

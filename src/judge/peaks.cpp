@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstring>
 
-#include "judge/arena.h"
 #include "judge/candidate.h"
 #include "judge/judge.h"
 #include "judge/noise_probe.h"
@@ -40,8 +39,7 @@ double measure_copy(int threads, std::size_t bytes_per_thread) {
 }
 
 double measure_handshake(const std::string& worker, const std::vector<int>& cpus, int rounds) {
-  Arena arena;
-  Candidate candidate(arena, worker, std::string(noise_probe_name), "baseline", cpus, {});
+  Candidate candidate(worker, std::string(noise_probe_name), "baseline", cpus, {});
   if (auto failure = candidate.load()) throw Error(Error::Kind::internal, "the hand-shake cannot be measured: " + failure->detail);
   std::vector<double> seconds;
   for (int i = 0; i < rounds; ++i)

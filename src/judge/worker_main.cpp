@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -42,6 +41,7 @@ void pin_to_first(const std::vector<int>& cpus) {
 
 int judge_main() {
   adopt_orphans();
+  prctl(PR_SET_DUMPABLE, 0);  // its memory and descriptors are closed to other processes of the user
   std::string line;
   if (!std::getline(std::cin, line)) return 1;
   try {
@@ -62,7 +62,7 @@ int judge_main() {
 
 int main(int argc, char** argv) {
   const std::string role = argc > 1 ? argv[1] : "";
-  if (role == "candidate") return faibench::candidate_main(argc > 2 ? std::atoi(argv[2]) : 0);
+  if (role == "candidate") return faibench::candidate_main();
   if (role == "judge") return faibench::judge_main();
   std::fputs("faibench-worker is started by faibench, not by hand: try `faibench run`\n", stderr);
   return 2;

@@ -25,6 +25,7 @@ Mismatch wrong_element(const std::string& name, const TensorRef& got, const Tens
 
 // The judge compares up to gigabytes per block: whole equal ranges go by memcmp.
 GateResult exact_tensor(const std::string& name, const TensorRef& got, const TensorRef& wanted) {
+  if (got.dtype != wanted.dtype) return Mismatch{name, {}, std::string(name_of(got.dtype)), std::string(name_of(wanted.dtype)), 0, "dtype differs"};
   if (auto bad = same_form(name, got, wanted)) return bad;
   const std::int64_t bytes = got.bytes();
   if (bytes == 0 || std::memcmp(got.data, wanted.data, static_cast<std::size_t>(bytes)) == 0) return std::nullopt;

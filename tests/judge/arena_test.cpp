@@ -1,6 +1,7 @@
 #include "judge/arena.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -66,12 +67,13 @@ TEST_F(ArenaTest, a_changed_input_is_named_with_its_element) {
 
 TEST_F(ArenaTest, lengths_cut_outputs) { EXPECT_EQ(arena.outputs({-1, 2, -1}).at("y").shape, (Shape{2})); }
 
-TEST_F(ArenaTest, channels_are_few_and_come_back) {
-  for (int i = 0; i < channels; ++i) EXPECT_EQ(arena.take_channel(), i);
-  EXPECT_THROW(arena.take_channel(), Error);
-  arena.give_back_channel(2);
-  EXPECT_EQ(arena.take_channel(), 2);
+TEST_F(ArenaTest, a_call_without_tensors_is_no_violation) {
+  Arena fresh;
+  fresh.lay_out({}, {}, {}, 1);
+  EXPECT_FALSE(fresh.violation({}));
 }
+
+TEST_F(ArenaTest, the_memory_cannot_be_cut_short) { EXPECT_NE(ftruncate(arena.descriptor(), 0), 0); }
 
 }  // namespace
 }  // namespace faibench

@@ -1,6 +1,7 @@
 // Candidates that crash, hang, eat memory, cheat or leave things behind: the right verdict each time, and the next task unharmed.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -35,6 +36,7 @@ JudgeJob job_for(const std::string& library) {
 
 Record judged(const std::string& library) {
   adopt_orphans();
+  prctl(PR_SET_DUMPABLE, 0);  // as in a judge's process
   return judge_task(job_for(library), worker_path(), [](const std::string&) {});
 }
 
@@ -74,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Judge, Faults,
                                          Fault{"change_input", Verdict::wrong, "input changed", "input x was changed"},
                                          Fault{"exit_in_constructor", Verdict::crashed, "exit 0", "exit code 0"}, Fault{"exit_in_call", Verdict::crashed, "exit 0", "exit code 0"},
                                          Fault{"throw_exception", Verdict::crashed, "exception", "no plan"}, Fault{"wrong_element", Verdict::wrong, "value", "y["},
-                                         Fault{"replay", Verdict::wrong, "value", "y["}, Fault{"no_symbol", Verdict::build_failed, "cannot load", "faibench_run"},
+                                         Fault{"replay", Verdict::wrong, "value", "y["}, Fault{"shared_memory", Verdict::out_of_memory, "memory limit", "256 MiB"}, Fault{"no_symbol", Verdict::build_failed, "cannot load", "faibench_run"},
                                          Fault{"does_not_exist", Verdict::build_failed, "cannot load", "does_not_exist"}),
                          [](const auto& info) { return std::string(info.param.library); });
 
@@ -94,6 +96,18 @@ TEST(Faults, a_child_that_left_the_process_group_is_found_and_killed) {
   EXPECT_EQ(name_of(record.verdict), "passed") << record.detail;  // the answers were right
   EXPECT_EQ(left_behind(), 0);
 }
+
+// The attacks below leave the answer right unless they succeed; a success shows as a wrong answer, a hang or a speedup.
+class Attacks : public testing::TestWithParam<const char*> {};
+TEST_P(Attacks, gain_nothing) {
+  JudgeJob job = job_for(GetParam());
+  job.call_limit_seconds = 5;
+  const Record record = judge_task(job, worker_path(), [](const std::string&) {});
+  EXPECT_EQ(name_of(record.verdict), "passed") << record.reason << ": " << record.detail;
+  EXPECT_EQ(record.score, 0) << record.speedup_low;
+  EXPECT_EQ(left_behind(), 0);
+}
+INSTANTIATE_TEST_SUITE_P(Judge, Attacks, testing::Values("stop_others", "reach_into_judge", "cut_memory", "spin_after"), [](const auto& info) { return std::string(info.param); });
 
 TEST(Faults, garbage_on_stdout_reaches_nobody) {
   const Record record = judged("garbage_stdout");
