@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/option_checks.h"
 #include "cli/selection.h"
 #include "cli/terminal.h"
 
@@ -102,7 +103,7 @@ void add_list(CLI::App& app, int& exit_code) {
   command->add_option("--tasks", options->filter.tasks, "Only tasks whose name matches this shell glob; may be repeated")->type_name("GLOB")->allow_extra_args(false);
   command->add_option("--exclude", options->filter.exclude, "Leave out tasks whose name matches; may be repeated")->type_name("GLOB")->allow_extra_args(false);
   command->add_option("--group", options->filter.groups, "Only tasks of this group; may be repeated")->type_name("GROUP")->allow_extra_args(false);
-  command->add_option("--catalog", options->catalog, "Read this catalog file; default: the one built in")->type_name("FILE");
+  command->add_option("--catalog", options->catalog, "Read this catalog file; default: the one built in")->type_name("FILE")->check(not_empty());
   command->add_flag("--json", options->json, "Print JSON for programs");
   command->footer("Exit code: 0 listed, 2 a name that matches nothing or a damaged catalog.\nExample: faibench list --group linalg");
   command->callback([options, &exit_code] { exit_code = list(*options); });

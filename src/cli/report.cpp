@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/option_checks.h"
 #include "cli/terminal.h"
 #include "report/html.h"
 #include "report/scoreboard.h"
@@ -67,7 +68,7 @@ void add_report(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("report", "Print the scoreboard of a run from its result file or journal");
   command->add_option("run", options->run, "Result file RUN.h5, or its journal RUN.jsonl (also while the run goes on)")->required()->type_name("RUN");
-  command->add_option("--html", options->html, "Write the scoreboard as one self-contained HTML page instead")->type_name("FILE");
+  command->add_option("--html", options->html, "Write the scoreboard as one self-contained HTML page instead")->type_name("FILE")->check(not_empty());
   command->add_flag("--force", options->force, "Overwrite the HTML page if it exists");
   command->add_flag("--json", options->json, "Print JSON for programs");
   command->add_flag("--no-color", options->no_color, "No colours, also on a terminal");

@@ -4,14 +4,18 @@
 #include <unistd.h>
 
 #include <fmt/core.h>
+#include <fstream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/commands.h"
-#include "task/names.h"
+#include "cli/option_checks.h"
 #include "cli/selection.h"
 #include "cli/terminal.h"
 #include "report/scoreboard.h"
 #include "results/run_file.h"
+#include "task/names.h"
 
 namespace faibench {
 namespace {
@@ -23,23 +27,12 @@ struct Options {
   bool no_color = false;
 };
 
-/// CLI::Range lets NaN pass.
-CLI::Validator between(double low, double high) {
-  return {[low, high](std::string& text) -> std::string {
-            double value = 0;
-            if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return "";
-            return "must be a number from " + number_text(low) + " to " + number_text(high) + ", not " + printable(text.substr(0, 40));
-          },
-          ""};
-}
-
-/// A negative number would wrap around.
-CLI::Validator whole_number() {
-  return {[](std::string& text) -> std::string {
-            if (!text.empty() && text.size() <= 20 && text.find_first_not_of("0123456789") == std::string::npos) return "";
-            return "must be a whole number, not " + printable(text.substr(0, 40));
-          },
-          ""};
+// As it was typed, for the provenance.
+std::vector<std::string> typed_words() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
 }
 
 // Names are checked before MPI starts: a typing error costs nothing.
@@ -80,6 +73,7 @@ int run(Options& options) {
   const Catalog catalog = catalog_from(options.catalog);
   check_names(options.run, catalog);
   options.run.catalog = &catalog;
+  options.run.command_line = typed_words();
   options.run.catalog_path = options.catalog;
   options.run.memory_limit_bytes = static_cast<std::int64_t>(options.memory_limit_mib * 1048576.0);
   options.run.color = !options.no_color && wants_color(STDERR_FILENO);
@@ -107,25 +101,25 @@ void add_selection(CLI::App& command, Options& options) {
       ->type_name("NAME")
       ->allow_extra_args(false);
   command.add_option("--ranks", run.gang_sizes, "Ranks that a multi-rank task runs on; may be repeated; default: all")->type_name("N")->allow_extra_args(false)->check(CLI::Range(1, 1 << 20));
-  command.add_option("--catalog", options.catalog, "Read this catalog file; default: the one built in")->type_name("FILE");
+  command.add_option("--catalog", options.catalog, "Read this catalog file; default: the one built in")->type_name("FILE")->check(not_empty());
 }
 
 void add_judging(CLI::App& command, Options& options) {
   RunOptions& run = options.run;
   command.add_option("--seed", run.seed, "Seed of every random input; default: 1")->type_name("N")->check(whole_number());
-  command.add_option("--budget", run.budget_seconds, "Timed blocks of one task may take this long; default: 10")->type_name("SECONDS")->check(between(0.01, 86400));
+  command.add_option("--budget", run.budget_seconds, "Timed blocks of one task may take this long; default: 10, 1 for smoke")->type_name("SECONDS")->check(between(0.01, 86400));
   command.add_option("--call-limit", run.call_limit_seconds, "One call of a variant may take this long; default: from the workload")->type_name("SECONDS")->check(between(0.001, 86400));
   command.add_option("--memory-limit", options.memory_limit_mib, "A variant may allocate this much; default: from the tensors' size")->type_name("MIB")->check(between(1, 1e9));
   command.add_flag("--gate-only", run.gate_only, "Check the gates and time nothing");
   command.add_flag("--fail-fast", run.fail_fast, "Start nothing more after the first verdict that is not passed");
-  command.add_option("--earlier", run.earlier, "Take expected durations from this earlier run, to order the work")->type_name("RUN");
+  command.add_option("--earlier", run.earlier, "Take expected durations from this earlier run, to order the work")->type_name("RUN")->check(not_empty());
 }
 
 void add_output(CLI::App& command, Options& options) {
   RunOptions& run = options.run;
-  command.add_option("--out", run.out, "Result file; default: results/run-<time>-<host>-<pid>.h5")->type_name("FILE");
+  command.add_option("--out", run.out, "Result file; default: results/run-<time>-<host>-<pid>.h5")->type_name("FILE")->check(not_empty());
   command.add_flag("--force", run.force, "Overwrite the result file if it exists");
-  CLI::Option* resume = command.add_option("--resume", run.resume, "Go on with an interrupted run: judge what its file or journal lacks")->type_name("RUN");
+  CLI::Option* resume = command.add_option("--resume", run.resume, "Go on with an interrupted run: judge what its file or journal lacks")->type_name("RUN")->check(not_empty());
   command.get_option("--out")->excludes(resume);
   command.add_flag("--dry-run", run.dry_run, "Print what would be judged, in which order, and stop");
   command.add_flag("--list-cases", run.list_cases, "Print the fixed cases of the chosen tasks and stop");

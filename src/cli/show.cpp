@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/option_checks.h"
 #include "cli/selection.h"
 #include "cli/terminal.h"
 
@@ -186,7 +187,7 @@ void add_show(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("show", "Explain a task: contract, rejections, variants, workloads, gate, metric, floor, anchor");
   command->add_option("task", options->task, "Name of the task, as 'faibench list' shows it")->required()->type_name("TASK");
-  command->add_option("--catalog", options->catalog, "Read this catalog file; default: the one built in")->type_name("FILE");
+  command->add_option("--catalog", options->catalog, "Read this catalog file; default: the one built in")->type_name("FILE")->check(not_empty());
   command->add_flag("--json", options->json, "Print JSON for programs");
   command->footer("Exit code: 0 shown, 2 an unknown task or a damaged catalog.\nExample: faibench show coalesced_matrix_transpose");
   command->callback([options, &exit_code] { exit_code = show(*options); });

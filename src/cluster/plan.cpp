@@ -91,6 +91,9 @@ class Planner {
         if (named(entry.name)) plan_.not_run.push_back(entry.name + ": this build has no implementation of it");
       }
     }
+    // A pattern that finds only tasks without an implementation was asked for all the same.
+    if (selected_.empty() && plan_.not_run.empty() && !(options_.tasks.empty() && options_.groups.empty()))
+      for (const std::string& name : plan_.without_implementation) plan_.not_run.push_back(name + ": this build has no implementation of it");
     if (selected_.empty() && plan_.without_implementation.empty()) throw Error(Error::Kind::bad_input, "--exclude and --group leave no task to run");
   }
 

@@ -314,6 +314,7 @@ Catalog read_catalog(const std::filesystem::path& path) {
   const std::string name = printable(path.string(), 200);
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) throw Error(Error::Kind::io, name + ": is a folder, not a catalog file");
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) throw Error(Error::Kind::io, name + ": is no regular file");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error(Error::Kind::io, name + ": cannot be opened: " + (std::filesystem::exists(path, ignored) ? "no permission to read it" : "no such file"));
   std::string text;

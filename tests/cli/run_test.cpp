@@ -77,6 +77,24 @@ TEST(Run, dry_run_judges_nothing_and_leaves_no_file) {
   EXPECT_TRUE(json::accept(run_in(scratch, small({"--dry-run", "--json"})).out));
 }
 
+class BadValues : public testing::TestWithParam<std::vector<std::string>> {};
+TEST_P(BadValues, are_one_line_and_exit_code_2) {
+  std::vector<std::string> words = {"run", "--dry-run"};
+  words.insert(words.end(), GetParam().begin(), GetParam().end());
+  const Outcome outcome = faibench(words);
+  EXPECT_EQ(outcome.code, 2) << outcome.out;
+  EXPECT_TRUE(is_one_complaint(outcome.err)) << outcome.err;
+}
+INSTANTIATE_TEST_SUITE_P(Run, BadValues,
+                         testing::Values(std::vector<std::string>{"--seed", "-1"}, std::vector<std::string>{"--seed", "18446744073709551616"}, std::vector<std::string>{"--seed", "1e3"},
+                                         std::vector<std::string>{"--resume", ""}, std::vector<std::string>{"--out", ""}, std::vector<std::string>{"--catalog", ""},
+                                         std::vector<std::string>{"--budget", "nan"}, std::vector<std::string>{"--budget", "0"}));
+
+TEST(Run, a_pattern_that_finds_only_tasks_without_implementation_is_a_failure) {
+  const Outcome outcome = faibench({"run", "--tasks", "all2all*", "--dry-run"});
+  EXPECT_THAT(outcome.out + outcome.err, HasSubstr("no implementation"));
+}
+
 TEST(Run, lists_cases) {
   const Scratch scratch;
   const Outcome outcome = run_in(scratch, {"--tasks", "coalesced_matrix_transpose", "--list-cases"});
