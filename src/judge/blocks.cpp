@@ -184,7 +184,7 @@ Measurement measure(CallSite& site, const Task& task, const Workload& workload, 
     m.floor.operations += f.operations / static_cast<double>(ratios.size());
   }
   judge_times(m, job.peaks);
-  m.speedup = median_interval(ratios, job.seed);
+  m.speedup = widened(median_interval(ratios, job.seed), resolution(job.peaks.noise_floor));
   std::vector<double> baseline_times, times;
   const std::vector<bool> far = outliers(ratios);
   for (Sample& sample : m.samples) {

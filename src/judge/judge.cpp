@@ -160,10 +160,7 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
         if (auto failure = baseline.load()) throw Error(Error::Kind::internal, task->name + ": the baseline does not load: " + failure->detail);
         StopRule rule;
         rule.budget_seconds = job.budget_seconds;
-        if (!record.performance) {  // reported, not scored
-          rule.budget_seconds /= 4;
-          rule.min_blocks = 3;
-        }
+        if (!record.performance) rule.budget_seconds /= 4;  // reported, not scored
         Measurement m = measure(site, *task, *workload, baseline, candidate, is_baseline, job, rule, progress);
         if (m.impossible_blocks > 0) {  // before anybody is called a cheat: was the machine slow when its peaks were measured?
           progress("measuring the machine again");

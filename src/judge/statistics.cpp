@@ -61,6 +61,14 @@ Interval median_interval(std::span<const double> values, std::uint64_t seed) {
   return interval;
 }
 
+Interval widened(Interval interval, double share) {
+  interval.low *= 1 - share;
+  interval.high *= 1 + share;
+  return interval;
+}
+
+double resolution(double noise_floor) { return std::clamp(noise_floor, 0.01, 0.05); }
+
 std::vector<bool> outliers(std::span<const double> values) {
   const double middle = median(values);
   std::vector<double> distances;

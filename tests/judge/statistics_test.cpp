@@ -55,6 +55,19 @@ TEST(MedianInterval, covers_the_true_median_also_when_stopped_by_the_rule) {
   EXPECT_GE(covered, runs * 95 / 100);
 }
 
+TEST(Widened, moves_both_ends_out) {
+  const Interval i = widened({2, 1, 4}, 0.25);
+  EXPECT_EQ(i.median, 2);
+  EXPECT_EQ(i.low, 0.75);
+  EXPECT_EQ(i.high, 5);
+}
+
+TEST(Resolution, is_the_noise_floor_within_bounds) {
+  EXPECT_EQ(resolution(0), 0.01);
+  EXPECT_EQ(resolution(0.02), 0.02);
+  EXPECT_EQ(resolution(0.5), 0.05);
+}
+
 TEST(Outliers, flags_the_far_one_only) {
   std::vector<double> values{1, 1.01, 0.99, 1.02, 0.98, 9};
   const std::vector<bool> far = outliers(values);
