@@ -63,7 +63,7 @@ GateResult close_tensor(const std::string& name, const TensorRef& got, const Ten
 std::string to_string(const Mismatch& m) {
   std::string text = m.tensor;
   if (!m.index.empty()) text += to_string(m.index);
-  if (!m.got.empty() || !m.wanted.empty()) text += ": got " + m.got + ", wanted " + m.wanted;
+  if (!m.got.empty() || !m.wanted.empty()) text += ": got " + m.got + (m.wanted.empty() ? "" : ", wanted " + m.wanted);
   if (m.error_over_tolerance > 0) text += std::isfinite(m.error_over_tolerance) ? " (error " + number_text(m.error_over_tolerance) + " x tolerance)" : " (error far beyond tolerance)";
   if (!m.what.empty()) text += (text.empty() ? "" : ": ") + m.what;
   return text;

@@ -103,7 +103,8 @@ TEST_P(Attacks, gain_nothing) {
   JudgeJob job = job_for(GetParam());
   job.call_limit_seconds = 5;
   const Record record = judge_task(job, worker_path(), [](const std::string&) {});
-  EXPECT_EQ(name_of(record.verdict), "passed") << record.reason << ": " << record.detail;
+  // "noisy" is an answer too: threads left spinning get in the way of nobody but their own candidate.
+  EXPECT_TRUE(record.verdict == Verdict::passed || record.verdict == Verdict::noisy) << name_of(record.verdict) << ", " << record.reason << ": " << record.detail;
   EXPECT_EQ(record.score, 0) << record.speedup_low;
   EXPECT_EQ(left_behind(), 0);
 }
