@@ -80,8 +80,9 @@ Case exact_values(std::string name, std::string note, Dtype dtype, std::vector<s
   return {std::move(name), std::move(note), [=](Random&) {
             const auto P = static_cast<std::int64_t>(values.size()), N = static_cast<std::int64_t>(bias.size());
             TensorMap inputs;
-            Tensor& x = inputs.add("partials", Tensor(dtype, {P, 1, N}));
-            Tensor& b = inputs.add("bias", Tensor(dtype, {N}));
+            inputs.add("partials", Tensor(dtype, {P, 1, N}));
+            inputs.add("bias", Tensor(dtype, {N}));
+            Tensor &x = inputs.at("partials"), &b = inputs.at("bias");  // after both: add() moves what was there
             visit_float(dtype, [&]<class T>(T) {
               for (std::int64_t p = 0; p < P; ++p)
                 for (std::int64_t n = 0; n < N; ++n) x.flat<T>()[static_cast<std::size_t>(p * N + n)] = round_to<T>(values[static_cast<std::size_t>(p)][static_cast<std::size_t>(n)]);

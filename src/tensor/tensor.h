@@ -112,7 +112,7 @@ class Tensor {
 template <class Value>
 class NamedList {
  public:
-  /// Throws Error(internal) on a name already there.
+  /// The reference is good until the next add. Throws Error(internal) on a name already there.
   Value& add(std::string name, Value value) {
     if (find(name)) throw Error(Error::Kind::internal, "two tensors are named '" + name + "'");
     return entries_.emplace_back(std::move(name), std::move(value)).second;
