@@ -21,8 +21,6 @@
 #include "judge/processes.h"
 #include "judge/ticker.h"
 
-extern char** environ;
-
 namespace faibench {
 namespace {
 
@@ -44,20 +42,6 @@ void store(char (&field)[N], const std::string& text) {
   if (text.size() >= N) throw Error(Error::Kind::bad_input, "'" + text + "' is too long");
   std::memset(field, 0, N);
   std::memcpy(field, text.data(), text.size());
-}
-
-// The environment of a candidate: the judge's, with the thread team fixed and without what makes an MPI library take itself for a rank.
-std::vector<std::string> candidate_environment(const std::vector<int>& cpus) {
-  std::vector<std::string> variables;
-  for (char** v = environ; *v; ++v)
-    if (!is_launcher_variable(*v) && std::strncmp(*v, "OMP_", 4) != 0 && std::strncmp(*v, "GOMP_", 5) != 0) variables.emplace_back(*v);
-  std::string places;
-  for (int cpu : cpus) places += (places.empty() ? "{" : ",{") + std::to_string(cpu) + "}";
-  variables.push_back("OMP_NUM_THREADS=" + std::to_string(cpus.size()));
-  variables.push_back("OMP_PLACES=" + places);
-  variables.push_back("OMP_PROC_BIND=close");
-  variables.push_back("OMP_DYNAMIC=false");
-  return variables;
 }
 
 }  // namespace
@@ -85,7 +69,7 @@ Candidate::Candidate(const std::string& worker, std::string task, std::string va
   stderr_ = memfd_create("faibench-candidate-stderr", MFD_CLOEXEC);  // a file, not a pipe: nobody has to drain it
   if (stderr_ < 0) throw Error(Error::Kind::io, std::string("cannot make a file for the candidate's stderr: ") + std::strerror(errno));
   // Everything is allocated before the fork: the child may call only async-signal-safe functions.
-  const std::vector<std::string> variables = candidate_environment(cpus_);
+  const std::vector<std::string> variables = worker_environment(cpus_);
   std::vector<char*> env;
   for (const std::string& v : variables) env.push_back(const_cast<char*>(v.c_str()));
   env.push_back(nullptr);

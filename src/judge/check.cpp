@@ -1,9 +1,8 @@
 #include "judge/check.h"
 
-#include <sched.h>
-
 #include "judge/gated_call.h"
 #include "judge/judge_process.h"
+#include "judge/processes.h"
 
 namespace faibench {
 
@@ -16,14 +15,9 @@ CaseChecker::~CaseChecker() = default;
 
 void CaseChecker::start() {
   candidate_.reset();
-  std::vector<int> cpus;
-  cpu_set_t mask;
-  if (sched_getaffinity(0, sizeof mask, &mask) == 0)
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-      if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
   CandidateLimits limits;
   limits.call_seconds = call_limit_seconds_;
-  candidate_ = std::make_unique<Candidate>(worker_path(), task_.name, variant_, cpus, limits);
+  candidate_ = std::make_unique<Candidate>(worker_path(), task_.name, variant_, allowed_cpus(), limits);
   if (auto failure = candidate_->load()) throw Error(Error::Kind::bad_input, task_.name + " " + variant_ + ": " + failure->detail);
 }
 

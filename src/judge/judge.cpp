@@ -1,6 +1,5 @@
 #include "judge/judge.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "judge/blocks.h"
 #include "judge/noise_probe.h"
 #include "judge/peaks.h"
+#include "judge/processes.h"
 #include "judge/slot.h"
 #include "judge/submission_kernel.h"
 
@@ -30,16 +30,6 @@ std::int64_t available_memory() {
   for (std::string line; std::getline(info, line);)
     if (line.starts_with("MemAvailable:")) return std::atoll(line.c_str() + 13) * 1024;
   return default_memory_limit * 2;
-}
-
-std::vector<int> usable_cpus(const JudgeJob& job) {
-  if (!job.cpus.empty()) return job.cpus;
-  cpu_set_t mask;
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof mask, &mask) == 0)
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-      if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
-  return cpus;
 }
 
 void set_failure(Record& record, const Failure& failure, const std::string& where) {
@@ -130,7 +120,7 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   record.host = host;
-  const std::vector<int> cpus = usable_cpus(job);
+  const std::vector<int> cpus = job.cpus.empty() ? allowed_cpus() : job.cpus;
   record.threads = static_cast<int>(cpus.size());
   record.cpus = cpu_list(cpus);
 

@@ -16,8 +16,6 @@
 #include "judge/processes.h"
 #include "tensor/error.h"
 
-extern char** environ;
-
 namespace faibench {
 
 std::string worker_path() {
@@ -79,16 +77,7 @@ struct JudgeProcess::State {
 
 JudgeProcess::JudgeProcess(const JudgeJob& job) : state_(std::make_unique<State>()) {
   const std::string worker = worker_path();
-  std::vector<std::string> variables;
-  std::string places;
-  for (int cpu : job.cpus) places += (places.empty() ? "{" : ",{") + std::to_string(cpu) + "}";
-  for (char** v = environ; *v; ++v)
-    if (!is_launcher_variable(*v) && std::strncmp(*v, "OMP_", 4) != 0 && std::strncmp(*v, "GOMP_", 5) != 0) variables.emplace_back(*v);
-  if (!job.cpus.empty()) {
-    variables.push_back("OMP_NUM_THREADS=" + std::to_string(job.cpus.size()));
-    variables.push_back("OMP_PLACES=" + places);
-    variables.push_back("OMP_PROC_BIND=close");
-  }
+  const std::vector<std::string> variables = worker_environment(job.cpus);
   std::vector<char*> env;
   for (const std::string& v : variables) env.push_back(const_cast<char*>(v.c_str()));
   env.push_back(nullptr);

@@ -1,6 +1,7 @@
 #include "judge/processes.h"
 
 #include <dirent.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,8 @@
 #include <set>
 #include <string>
 #include <vector>
+
+extern char** environ;
 
 namespace faibench {
 namespace {
@@ -62,6 +65,31 @@ bool is_launcher_variable(std::string_view variable) {
   for (std::string_view prefix : prefixes)
     if (variable.starts_with(prefix)) return true;
   return false;
+}
+
+std::vector<std::string> worker_environment(const std::vector<int>& cpus) {
+  std::vector<std::string> variables;
+  for (char** v = environ; *v; ++v) {
+    const std::string_view variable = *v;
+    if (!is_launcher_variable(variable) && !variable.starts_with("OMP_") && !variable.starts_with("GOMP_")) variables.emplace_back(variable);
+  }
+  if (cpus.empty()) return variables;
+  std::string places;
+  for (int cpu : cpus) places += (places.empty() ? "{" : ",{") + std::to_string(cpu) + "}";
+  variables.push_back("OMP_NUM_THREADS=" + std::to_string(cpus.size()));
+  variables.push_back("OMP_PLACES=" + places);
+  variables.push_back("OMP_PROC_BIND=close");
+  variables.push_back("OMP_DYNAMIC=false");
+  return variables;
+}
+
+std::vector<int> allowed_cpus() {
+  cpu_set_t mask;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof mask, &mask) == 0)
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
+  return cpus;
 }
 
 }  // namespace faibench
