@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 
+#include "communicator/node_map.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
 
@@ -21,6 +24,17 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual void wait() = 0;
+};
+
+/// Equally many bytes of every rank of a group; ranks of one node reach each other's by plain loads and stores. Who writes what when is the users' own agreement
+/// (Communicator::node_barrier orders it). Page-aligned, zero at first, touched by its own rank first. Freed by all ranks together, like any collective call.
+class SharedMemory {
+ public:
+  virtual ~SharedMemory() = default;
+  [[nodiscard]] virtual std::int64_t bytes() const = 0;
+  [[nodiscard]] virtual std::byte* own() const = 0;
+  /// Null for ranks of other nodes.
+  [[nodiscard]] virtual std::byte* of(int rank) const = 0;
 };
 
 /// A group of ranks. Calls are collective and blocking unless said otherwise: every rank calls the same ones in the same order.
@@ -53,6 +67,31 @@ class Communicator {
   [[nodiscard]] virtual std::unique_ptr<Exchange> start_exchange(std::span<const Outgoing> outgoing, std::span<const Incoming> incoming, Dtype dtype) = 0;
   /// Ranks of equal color form a group, ordered by key, then by rank. A negative color joins none (null).
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+
+  /// The library's own irregular all-to-all (MPI_Alltoallv), the yardstick of ours; same meaning as all_to_all. Transports without one, and counts past int, use all_to_all.
+  virtual void library_all_to_all(const void* in, std::span<const std::int64_t> send_counts, std::span<const std::int64_t> send_offsets, void* out,
+                                  std::span<const std::int64_t> recv_counts, std::span<const std::int64_t> recv_offsets, Dtype dtype) {
+    all_to_all(in, send_counts, send_offsets, out, recv_counts, recv_offsets, dtype);
+  }
+
+  /// "MPI", "NCCL", ...
+  [[nodiscard]] virtual std::string_view transport() const = 0;
+  /// Which ranks share a node.
+  [[nodiscard]] virtual const NodeMap& nodes() const = 0;
+  /// Collective; `bytes` may differ between ranks, the largest counts. Null on all ranks where ranks of some node cannot share that much: switched off, or too little room in
+  /// shared memory (the reason is in why_not_shared()). A group with one rank a node shares with itself.
+  [[nodiscard]] virtual std::unique_ptr<SharedMemory> share(std::int64_t bytes) = 0;
+  /// One line, empty while nothing was refused.
+  [[nodiscard]] virtual std::string why_not_shared() const { return {}; }
+  /// Where `rank` keeps what this rank keeps at `own`, an address in memory from share() of this group: null for ranks of other nodes and other addresses. Equal answers on
+  /// both sides need equal offsets there: allocate in the same order.
+  [[nodiscard]] virtual const std::byte* peer_address(int /*rank*/, const void* /*own*/) const { return nullptr; }
+  /// Waits for the ranks of this node; what they wrote to shared memory before is seen after. Without shared memory a barrier of those ranks by messages.
+  virtual void node_barrier() = 0;
+  /// Whether read_peer() works between the ranks of every node here (single-copy reads of another process, probed once; all ranks say the same).
+  [[nodiscard]] virtual bool reads_peers() const { return false; }
+  /// Copies `bytes` bytes at address `theirs` of `rank`, a rank of this node, to `here`. Not collective.
+  virtual void read_peer(int rank, const void* theirs, void* here, std::int64_t bytes);
 
   /// Typed conveniences.
   template <class T>

@@ -92,6 +92,10 @@ class MpiCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  std::string_view transport() const override { return "MPI"; }
+  const NodeMap& nodes() const override { return nodes_; }
+  std::unique_ptr<SharedMemory> share(std::int64_t) override { return nullptr; }
+  void node_barrier() override { barrier(); }
   void barrier() override { check(MPI_Barrier(comm_), "MPI_Barrier"); }
 
   void all_reduce(const void* in, void* out, std::int64_t count, Dtype dtype, Reduce op) override {
@@ -228,6 +232,7 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm comm_;
   std::int64_t limit_;
   int rank_ = 0, size_ = 0;
+  NodeMap nodes_{std::vector<int>{0}};
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A task: its contract, how inputs are made, what is right, what is measured, and the variants that compete.
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,9 @@
 namespace faibench {
 
 class Communicator;
+class NodeMap;
+class Schedule;
+struct LowerBound;
 
 /// Makes one input set from random numbers; nothing else may enter, so that every rank makes the same.
 using Generator = std::function<TensorMap(Random&)>;
@@ -62,9 +66,11 @@ struct MultiRank {
     Arguments arguments;  ///< this rank's shard, and room for its outputs
   };
   struct RankVariant {
-    std::string name;  ///< "mpi_baseline" (the straightforward form, timed against), "mpi", ...
+    std::string name;  ///< "mpi_baseline" (the straightforward form, timed against), "mpi", "mpi_registered", "peer:mpi" (the library's own, never scored), "nccl"
     std::function<Rejected(Call&)> run;
     std::string idea;
+    bool registered = false;  ///< inputs and outputs lie in memory shared between the ranks of a node (Communicator::peer_address works on them)
+    bool on_nccl = false;     ///< runs on the NCCL transport; skipped where there is no GPU for every rank
   };
   /// Contract of one rank's shard: its tensors and rejections.
   Contract contract;
@@ -76,6 +82,34 @@ struct MultiRank {
     std::function<TensorMap(Random&, int ranks)> inputs;
   };
   std::vector<RankWorkload> workloads;
+  /// A fixed case of the gate, for any number of ranks: an edge shape or uneven shards; with `damage`, an invalid shard on one rank or a disagreement between ranks.
+  struct RankCase {
+    std::string name;
+    std::string note;
+    std::function<TensorMap(Random&, int ranks)> inputs;
+    /// Changes the shard of `rank` (called on every rank with its own, with equal random numbers). Empty: valid input.
+    std::function<void(Random&, TensorMap& shard, int rank, int ranks)> damage = {};
+    /// With damage: the code that all ranks must report, given their number; empty text: valid there after all (a disagreement needs two ranks).
+    std::function<std::string(int ranks)> code = {};
+  };
+  std::vector<RankCase> cases;
+  /// Whether outputs named here must be equal in every bit on all ranks: compared by hash before the gate.
+  std::vector<std::string> identical;
+  /// What `faibench scale` sweeps. S: the bytes that bandwidth is counted from.
+  struct Scaling {
+    std::vector<std::int64_t> sizes;   ///< default S in bytes, odd ones and fewer elements than ranks among them
+    /// The whole input whose S is the nearest possible to `bytes`; and the S it came to.
+    std::function<TensorMap(Random&, int ranks, std::int64_t bytes)> inputs;
+    std::function<std::int64_t(const TensorMap& whole, int ranks)> size_of;
+    std::string size_text;             ///< what S is, in words
+    std::string bus_formula;           ///< "2(P-1)/P", stored beside the figure
+    std::function<double(int ranks)> bus_factor;
+    /// The schedule that `mpi` follows for such an S on such nodes, for bytes on the wire and forecasts up to 65,536 ranks. Makes no input.
+    std::function<std::shared_ptr<const Schedule>(std::int64_t bytes, const NodeMap& nodes)> schedule;
+    /// Rounds and bytes that any algorithm needs.
+    std::function<LowerBound(std::int64_t bytes, int ranks)> bound;
+  };
+  std::optional<Scaling> scaling;
   std::function<TensorMap(const TensorMap& whole, int rank, int ranks)> shard;
   /// Outputs of all ranks, by rank, against the whole input.
   std::function<GateResult(const TensorRefMap& whole, const std::vector<TensorMap>& outputs_by_rank)> gate;
