@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "communicator/mpi_node.h"
 #include "tensor/error.h"
 
 namespace faibench {
@@ -16,13 +18,7 @@ namespace {
 
 constexpr int direct_tag = 0, exchange_tag = 1;
 
-void check(int status, const char* call) {
-  if (status == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(status, text, &length);
-  throw Error(Error::Kind::mpi, std::string(call) + ": " + std::string(text, static_cast<std::size_t>(length)));
-}
+void check(int status, const char* call) { check_mpi(status, call); }
 
 /// For moving: 16-bit floats and bool travel as integers of their size.
 MPI_Datatype moved_as(Dtype dtype) {
@@ -77,14 +73,16 @@ class MpiExchange final : public Exchange {
 class MpiCommunicator final : public Communicator {
  public:
   /// Takes over `owned`.
-  MpiCommunicator(MPI_Comm owned, std::int64_t chunk_limit) : comm_(owned), limit_(chunk_limit) {
+  MpiCommunicator(MPI_Comm owned, const MpiOptions& options) : comm_(owned), options_(options), limit_(options.chunk_limit) {
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+    node_.emplace(comm_, options.ranks_per_node, options.shared_memory, options.peer_reads);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
   ~MpiCommunicator() override {
+    node_.reset();
     int finalized = 0;
     MPI_Finalized(&finalized);
     if (!finalized) MPI_Comm_free(&comm_);
@@ -93,9 +91,13 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string_view transport() const override { return "MPI"; }
-  const NodeMap& nodes() const override { return nodes_; }
-  std::unique_ptr<SharedMemory> share(std::int64_t) override { return nullptr; }
-  void node_barrier() override { barrier(); }
+  const NodeMap& nodes() const override { return node_->map(); }
+  std::unique_ptr<SharedMemory> share(std::int64_t bytes) override { return node_->share(bytes); }
+  std::string why_not_shared() const override { return node_->why_not_shared(); }
+  const std::byte* peer_address(int rank, const void* own) const override { return node_->peer_address(rank, own); }
+  void node_barrier() override { node_->barrier(); }
+  bool reads_peers() const override { return node_->reads_peers(); }
+  void read_peer(int rank, const void* theirs, void* here, std::int64_t bytes) override { node_->read_peer(rank, theirs, here, bytes); }
   void barrier() override { check(MPI_Barrier(comm_), "MPI_Barrier"); }
 
   void all_reduce(const void* in, void* out, std::int64_t count, Dtype dtype, Reduce op) override {
@@ -162,6 +164,21 @@ class MpiCommunicator final : public Communicator {
     exchange->wait();
   }
 
+  void library_all_to_all(const void* in, std::span<const std::int64_t> send_counts, std::span<const std::int64_t> send_offsets, void* out, std::span<const std::int64_t> recv_counts,
+                          std::span<const std::int64_t> recv_offsets, Dtype dtype) override {
+    bool fits = true;
+    for (const auto list : {send_counts, send_offsets, recv_counts, recv_offsets})
+      for (const std::int64_t value : checked(list, "all_to_all")) fits &= value <= limit_;
+    std::int64_t here = fits ? 1 : 0, everywhere = 0;
+    check(MPI_Allreduce(&here, &everywhere, 1, MPI_INT64_T, MPI_MIN, comm_), "MPI_Allreduce");
+    if (everywhere == 0) {
+      all_to_all(in, send_counts, send_offsets, out, recv_counts, recv_offsets, dtype);
+      return;
+    }
+    const auto ints = [](std::span<const std::int64_t> list) { return std::vector<int>(list.begin(), list.end()); };
+    check(MPI_Alltoallv(in, ints(send_counts).data(), ints(send_offsets).data(), moved_as(dtype), out, ints(recv_counts).data(), ints(recv_offsets).data(), moved_as(dtype), comm_), "MPI_Alltoallv");
+  }
+
   void broadcast(void* data, std::int64_t count, Dtype dtype, int root) override {
     for_chunks(count, [&](std::int64_t first, int n) { check(MPI_Bcast(at(data, first, dtype), n, moved_as(dtype), root, comm_), "MPI_Bcast"); });
   }
@@ -197,7 +214,7 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override {
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
-    return part == MPI_COMM_NULL ? nullptr : std::make_unique<MpiCommunicator>(part, limit_);
+    return part == MPI_COMM_NULL ? nullptr : std::make_unique<MpiCommunicator>(part, options_);
   }
 
  private:
@@ -230,24 +247,46 @@ class MpiCommunicator final : public Communicator {
   }
 
   MPI_Comm comm_;
+  MpiOptions options_;
   std::int64_t limit_;
   int rank_ = 0, size_ = 0;
-  NodeMap nodes_{std::vector<int>{0}};
+  std::optional<MpiNode> node_;
 };
+
+// A number of the environment, `otherwise` where it has none.
+std::int64_t from_environment(const char* name, std::int64_t otherwise, std::int64_t low, std::int64_t high) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return otherwise;
+  char* end = nullptr;
+  const long long value = std::strtoll(text, &end, 10);
+  if (*end || value < low || value > high) throw Error(Error::Kind::bad_input, std::string(name) + "='" + text + "': a number from " + std::to_string(low) + " to " + std::to_string(high) + " is wanted");
+  return value;
+}
 
 }  // namespace
 
-std::unique_ptr<Communicator> mpi_communicator(MPI_Comm borrowed, std::int64_t chunk_limit) {
-  if (chunk_limit < 1 || chunk_limit > INT_MAX) throw Error(Error::Kind::internal, "mpi_communicator: a chunk limit of " + std::to_string(chunk_limit) + " elements does not fit an int");
+MpiOptions mpi_options_from_environment() {
+  MpiOptions options;
+  options.chunk_limit = from_environment("FAIBENCH_CHUNK_LIMIT", options.chunk_limit, 1, INT_MAX);
+  options.shared_memory = from_environment("FAIBENCH_SHARED_MEMORY", 1, 0, 1) == 1;
+  options.peer_reads = from_environment("FAIBENCH_PEER_READS", 1, 0, 1) == 1;
+  options.ranks_per_node = static_cast<int>(from_environment("FAIBENCH_RANKS_PER_NODE", 0, 0, 1 << 20));
+  return options;
+}
+
+std::unique_ptr<Communicator> mpi_communicator(MPI_Comm borrowed, const MpiOptions& options) {
+  if (options.chunk_limit < 1 || options.chunk_limit > INT_MAX)
+    throw Error(Error::Kind::internal, "mpi_communicator: a chunk limit of " + std::to_string(options.chunk_limit) + " elements does not fit an int");
   int initialized = 0, finalized = 0;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
   if (!initialized || finalized) throw Error(Error::Kind::mpi, "mpi_communicator: call it between MPI_Init and MPI_Finalize");
   MPI_Comm owned = MPI_COMM_NULL;
   check(MPI_Comm_dup(borrowed, &owned), "MPI_Comm_dup");
-  return std::make_unique<MpiCommunicator>(owned, chunk_limit);
+  return std::make_unique<MpiCommunicator>(owned, options);
 }
 
-std::unique_ptr<Communicator> mpi_world(std::int64_t chunk_limit) { return mpi_communicator(MPI_COMM_WORLD, chunk_limit); }
+std::unique_ptr<Communicator> mpi_world(const MpiOptions& options) { return mpi_communicator(MPI_COMM_WORLD, options); }
+std::unique_ptr<Communicator> mpi_world(std::int64_t chunk_limit) { return mpi_world(MpiOptions{.chunk_limit = chunk_limit}); }
 
 }  // namespace faibench

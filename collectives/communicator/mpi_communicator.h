@@ -12,12 +12,22 @@ namespace faibench {
 /// Elements that one MPI call moves at most: counts are `int` there, and messages past 2 GiB trouble some transports.
 inline constexpr std::int64_t mpi_chunk_limit = std::int64_t{1} << 27;
 
-/// The group of `borrowed`, on a duplicate of it: collective, `borrowed` stays the caller's, messages of the two never mix. Errors of MPI become Error(mpi).
-/// Destroy it, and what split() made of it, on all ranks in the same order and before MPI_Finalize. Longer vectors travel in chunks of `chunk_limit` elements
-/// (the same on all ranks), so that a test reaches that path with few.
-std::unique_ptr<Communicator> mpi_communicator(MPI_Comm borrowed, std::int64_t chunk_limit = mpi_chunk_limit);
+/// Equal on all ranks of a group.
+struct MpiOptions {
+  std::int64_t chunk_limit = mpi_chunk_limit;  ///< longer vectors travel in chunks of so many elements: a test reaches that path with few
+  bool shared_memory = true;                   ///< off: share() gives null everywhere
+  bool peer_reads = true;                      ///< off: reads_peers() is false
+  int ranks_per_node = 0;                      ///< 0: ranks that MPI says can share memory are a node; else so many in order, as if on hosts of their own
+};
+/// The defaults, with FAIBENCH_CHUNK_LIMIT, FAIBENCH_SHARED_MEMORY=0, FAIBENCH_PEER_READS=0 and FAIBENCH_RANKS_PER_NODE where the environment has them. Throws Error(bad_input) on nonsense there.
+MpiOptions mpi_options_from_environment();
 
+/// The group of `borrowed`, on a duplicate of it: collective, `borrowed` stays the caller's, messages of the two never mix. Errors of MPI become Error(mpi).
+/// Destroy it, and what split() and share() made of it, on all ranks in the same order and before MPI_Finalize.
+std::unique_ptr<Communicator> mpi_communicator(MPI_Comm borrowed, const MpiOptions& options = {});
 /// All ranks. Throws Error(mpi) where MPI_Init has not been called.
-std::unique_ptr<Communicator> mpi_world(std::int64_t chunk_limit = mpi_chunk_limit);
+std::unique_ptr<Communicator> mpi_world(const MpiOptions& options = {});
+/// The same with that chunk limit alone.
+std::unique_ptr<Communicator> mpi_world(std::int64_t chunk_limit);
 
 }  // namespace faibench

@@ -358,7 +358,7 @@ std::optional<Record> run_gang(const GangOrder& order, const Task& task, const G
   omp_set_num_threads(order.threads);
   try {
     const GangCommunicator gang(surroundings.world, order.members);
-    const auto communicator = mpi_communicator(gang.get());
+    const auto communicator = mpi_communicator(gang.get(), mpi_options_from_environment());
     GangItem item(order, task, *communicator, surroundings.stop_wanted, stage);
     auto record = item.run();
     return world_rank == order.members.front() ? std::move(record) : std::nullopt;

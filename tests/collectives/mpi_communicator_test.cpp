@@ -18,7 +18,7 @@ using Counts = std::vector<std::int64_t>;
 /// Every call with whole vectors in one message, in ragged chunks, and an element a message.
 class OfAnyChunk : public testing::TestWithParam<std::int64_t> {
  protected:
-  std::unique_ptr<Communicator> world_ = mpi_world(GetParam());
+  std::unique_ptr<Communicator> world_ = mpi_world({.chunk_limit = GetParam()});
   const int rank_ = world_->rank(), size_ = world_->size();
   std::string where_ = "rank " + std::to_string(rank_) + " of " + std::to_string(size_);
 

@@ -81,7 +81,7 @@ struct Setting {
 };
 class OnRanks : public testing::TestWithParam<Setting> {
  protected:
-  std::unique_ptr<Communicator> world_ = mpi_world(GetParam().chunk_limit);
+  std::unique_ptr<Communicator> world_ = mpi_world({.chunk_limit = GetParam().chunk_limit});
   const int rank_ = world_->rank(), size_ = world_->size();
   std::string where(Dtype dtype, std::int64_t M, std::int64_t N) const {
     return "rank " + std::to_string(rank_) + " of " + std::to_string(size_) + ", " + std::string(name_of(dtype)) + ", " + std::to_string(M) + " x " + std::to_string(N);
