@@ -23,14 +23,17 @@ using SumFunction = std::function<void(const SumCall&)>;
 /// Base addresses of a rank's buffers, at least schedule.room(rank) elements each; null where the room is 0. The executor makes room for `arrived`, `partial` and `arrived_partial` itself where null.
 using BufferBases = std::array<void*, buffer_kinds>;
 
-/// Bytes this rank sent and received while executing, by level ([0] in the node, [1] between nodes), and how many of them needed no message (read straight from a peer's registered memory).
+/// Bytes this rank sent and received while executing, by level ([0] in the node, [1] between nodes), with a message or without.
 struct Executed {
   std::int64_t bytes_sent[2] = {0, 0}, bytes_received[2] = {0, 0};
+  std::int64_t bytes_read = 0;  ///< of those received: read straight from a peer's registered memory
   std::int64_t messages_sent = 0;
   int rounds = 0;
 };
 
 /// Collective over the schedule's ranks. Elements travel as bytes. Throws what the communicator throws.
+/// A buffer that lies in memory from Communicator::share() must do so on all ranks, at the same place of it: ranks of the node then read it there, between two barriers of the node,
+/// and no message is sent. That rule is what lets all ranks decide alike without asking each other.
 Executed execute(const Schedule& schedule, Communicator& communicator, const BufferBases& bases, const SumFunction& sum);
 
 /// One step of a pipeline: a schedule over its own part of the buffers.
