@@ -166,6 +166,7 @@ std::vector<Contract::OutputShape> Contract::output_shapes(const TensorRefMap& i
       const auto value = extent.value(known);
       output.shape.push_back(value ? std::max<std::int64_t>(*value, 0) : 0);
     }
+    if (spec.rows) output.shape.at(0) = spec.rows(inputs);
     shapes.push_back(std::move(output));
   }
   return shapes;

@@ -31,6 +31,7 @@ struct TensorSpec {
   bool in_place = false;           ///< an input that is also an output under the same name
   std::optional<Extent> last_offset;  ///< a ragged list's offsets: 0 first, not decreasing, this value last
   std::string length;              ///< an output whose first extent is an upper bound: the letter that names its true length
+  std::function<std::int64_t(const TensorRefMap& inputs)> rows;  ///< an output's first extent where letters cannot give it; sees generally valid inputs, 0 for what a rule rejects
   std::string condition;           ///< a conditional output exists when `exists` says so; the same in words
   std::function<bool(const TensorRefMap& inputs)> exists;
 };
