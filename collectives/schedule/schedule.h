@@ -36,7 +36,7 @@ struct Message {
 };
 
 /// into = terms[0] + terms[1] + ... in that order; where `into` is in the output buffer the sum is finished there (the task's own last step: bias, mean, rounding).
-/// One term: a conversion or copy.
+/// One term: a conversion or copy. `into` may be one of the terms, element for element; it overlaps no other.
 struct Sum {
   std::vector<Region> terms;
   Region into;
@@ -78,7 +78,7 @@ enum class AllReduce : std::uint8_t {
   recursive_doubling,  ///< log2 P rounds of whole partial sums (folded first where P is no power of two); equal bits on all ranks
   halving_doubling,    ///< recursive halving, then doubling; 2 log2 P rounds, 2(P-1)/P*L
   ring,                ///< 2(P-1) rounds
-  hierarchical,        ///< in the node, between nodes on as many rails as a node has ranks, in the node; needs a uniform NodeMap, one node: two_shot
+  hierarchical,        ///< in the node, between nodes on as many rails as a node has ranks, in the node; needs a uniform NodeMap; one node: two_shot
 };
 std::string_view name_of(AllReduce algorithm);
 
@@ -93,7 +93,7 @@ enum class AllGather : std::uint8_t {
 };
 std::string_view name_of(AllGather algorithm);
 
-/// Rank r brings counts[r] elements (in `input`); all end with the concatenation in rank order (in `output`).
+/// Rank r brings counts[r] elements (in `input`); all end with the concatenation in rank order (in `output`). The own block is copied there by a Sum of one term.
 std::unique_ptr<Schedule> all_gather_schedule(AllGather algorithm, std::span<const std::int64_t> counts, const NodeMap& nodes, std::int64_t element_bytes);
 
 /// One message of a sparse all-to-all: elements of sender's `input` (packed) to receiver's `output` (packed).
