@@ -139,6 +139,12 @@ std::int64_t MpiNode::least_of_all(std::int64_t value) const {
   return least;
 }
 
+std::vector<int> MpiNode::local_of_rank() const {
+  std::vector<int> local;
+  for (int rank = 0; rank < map_.ranks(); ++rank) local.push_back(map_.same_node(rank, rank_) ? map_.local_rank(rank) : -1);
+  return local;
+}
+
 std::unique_ptr<SharedMemory> MpiNode::share(std::int64_t bytes) {
   if (bytes < 0) throw Error(Error::Kind::internal, "share: " + std::to_string(bytes) + " bytes");
   const std::int64_t most = -least_of_all(-bytes);
@@ -153,13 +159,22 @@ std::unique_ptr<SharedMemory> MpiNode::share(std::int64_t bytes) {
     why_not_shared_ = std::string(shared_folder) + " of some node lacks " + std::to_string(-spare >> 10) + " KiB of the room for " + std::to_string(most >> 10) + " KiB a rank; make it larger (mount -o remount,size=)";
     return nullptr;
   }
-  std::vector<int> local_of_rank;
-  for (int rank = 0; rank < map_.ranks(); ++rank) local_of_rank.push_back(map_.same_node(rank, rank_) ? map_.local_rank(rank) : -1);
-  if (!flags_) flags_ = std::make_unique<Window>(node_, local_of_rank, cache_line, windows_);
-  return std::make_unique<Window>(node_, local_of_rank, most, windows_);
+  return std::make_unique<Window>(node_, local_of_rank(), most, windows_);
+}
+
+// Collective over the node alone, once.
+void MpiNode::make_flags() {
+  asked_for_flags_ = true;
+  const auto on_node = static_cast<std::int64_t>(map_.members(map_.node_of(rank_)).size());
+  if (!shared_memory_ || on_node == 1) return;
+  const int here = free_shared_bytes() >= 3 * page * on_node + spare_room ? 1 : 0;
+  int everywhere = 0;
+  check_mpi(MPI_Allreduce(&here, &everywhere, 1, MPI_INT, MPI_MIN, node_), "MPI_Allreduce");
+  if (everywhere == 1) flags_ = std::make_unique<Window>(node_, local_of_rank(), cache_line, windows_);
 }
 
 void MpiNode::barrier() {
+  if (!asked_for_flags_) make_flags();
   if (!flags_) {
     check_mpi(MPI_Barrier(node_), "MPI_Barrier");
     return;

@@ -37,6 +37,8 @@ class MpiNode {
   struct Windows;  // those alive: addresses are looked up in them
 
   std::int64_t least_of_all(std::int64_t value) const;
+  std::vector<int> local_of_rank() const;  // -1 on other nodes
+  void make_flags();
   void probe_peer_reads();
   void progress() const;
 
@@ -46,7 +48,8 @@ class MpiNode {
   bool shared_memory_, reads_peers_ = false;
   std::string why_not_shared_;
   std::shared_ptr<Windows> windows_;
-  std::unique_ptr<Window> flags_;   // a cache line a rank; made with the first shared memory
+  bool asked_for_flags_ = false;
+  std::unique_ptr<Window> flags_;   // a cache line a rank; made at the first barrier
   std::uint64_t turn_ = 0;          // of the barrier
   bool crowded_ = false;            // more ranks than processors: who waits lets others run
   std::vector<std::int64_t> process_ids_;  // by rank; 0 on other nodes

@@ -7,9 +7,6 @@
 
 namespace faibench::tp_allreduce_bias_fuse::cpu {
 
-// Results of this size would only push the caches' contents out before anybody reads them.
-constexpr std::int64_t streamed_bytes = 4 << 20;
-
 template <class T>
 void reduce_partials(View<const T, 3> partials, View<const T, 1> bias, View<T, 2> out) {
   const std::int64_t P = partials.extent(0), N = partials.extent(2), L = out.size();
@@ -17,7 +14,8 @@ void reduce_partials(View<const T, 3> partials, View<const T, 1> bias, View<T, 2
   std::vector<const T*> streams;
   for (std::int64_t p = 0; p < P; ++p) streams.push_back(partials.data() + p * L);
   const auto store = L * static_cast<std::int64_t>(sizeof(T)) >= streamed_bytes ? Store::streamed : Store::cached;
-  ordered_sum<T>(streams, wrapped_bias(bias.data(), N), N, 0, L, out.data(), store);
+  T* const outs[] = {out.data()};
+  ordered_sum<T>(streams, WrappedBias<T>(bias.data(), N), 0, L, outs, store);
 }
 
 template void reduce_partials<float>(View<const float, 3>, View<const float, 1>, View<float, 2>);

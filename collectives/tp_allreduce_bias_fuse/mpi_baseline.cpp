@@ -1,17 +1,18 @@
 // The straightforward multi-rank form: cast to f32, all-reduce, bias, cast. No casts for f32.
+#include <xxhash.h>
+
 #include <algorithm>
 #include <vector>
 
 #include "collectives/tp_allreduce_bias_fuse/tp_allreduce_bias_fuse.h"
 #include "communicator/communicator.h"
-#include "tensor/random.h"
 
 namespace faibench::tp_allreduce_bias_fuse {
 namespace {
 
 Rejected differing_ranks(Communicator& communicator, const TensorRef& partial, const TensorRef& bias) {
   if (communicator.size() == 1) return std::nullopt;
-  const std::uint64_t hash = stable_hash({reinterpret_cast<const char*>(bias.data), static_cast<std::size_t>(bias.bytes())});
+  const std::uint64_t hash = XXH3_64bits(bias.data, static_cast<std::size_t>(bias.bytes()));
   const std::vector<std::uint64_t> own = {static_cast<std::uint64_t>(partial.shape[0]), static_cast<std::uint64_t>(partial.shape[1]), static_cast<std::uint64_t>(partial.dtype), hash};
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(communicator.size()), 4);
   std::vector<std::uint64_t> all(4 * counts.size());

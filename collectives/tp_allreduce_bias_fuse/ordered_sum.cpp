@@ -124,7 +124,7 @@ HWY_INLINE void add(Pair& sum, Pair x) {
 
 /// One step on `n` elements from `i`, fewer than a whole one: through copies, so that the same instructions make the bits and nothing outside is touched.
 template <class T>
-void partial_step(std::span<const T* const> x, std::int64_t i, std::int64_t n, const T* bias, T* out) {
+void partial_step(std::span<const T* const> x, std::int64_t i, std::int64_t n, const T* bias, std::span<T* const> outs) {
   alignas(64) T lanes[longest_step] = {};
   for (std::int64_t done = 0; done < n; done += Lanes<T>::count()) {
     const std::int64_t now = std::min<std::int64_t>(n - done, Lanes<T>::count());
@@ -136,25 +136,26 @@ void partial_step(std::span<const T* const> x, std::int64_t i, std::int64_t n, c
     for (const T* stream : x.subspan(1)) add(sum, load(stream + i));
     add(sum, load(bias));
     Lanes<T>::template store<false>(sum, lanes);
-    std::memcpy(out + i + done, lanes, static_cast<std::size_t>(now) * sizeof(T));
+    for (T* out : outs) std::memcpy(out + i + done, lanes, static_cast<std::size_t>(now) * sizeof(T));
   }
 }
 
 /// Elements [i, end) of the whole, on one thread. Two pairs a step: a cache line or two of each stream before the next one's.
 template <class T, bool streamed>
-void sum_range(std::span<const T* const> x, const T* bias, std::int64_t N, std::int64_t column, std::int64_t i, std::int64_t end, T* out) {
+void sum_range(std::span<const T* const> x, const WrappedBias<T>& bias, std::int64_t column, std::int64_t i, std::int64_t end, std::span<T* const> outs) {
   constexpr std::int64_t half = Lanes<T>::count(), step = 2 * half;
   static_assert(step <= longest_step);
+  const std::int64_t N = bias.N();
   const auto advance = [&](std::int64_t n) {
     i += n;
     column += n;
     if (column >= N) column %= N;
   };
   if (streamed) {
-    const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(out + i) % 64 / sizeof(T));
+    const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(outs[0] + i) % 64 / sizeof(T));
     if (past != 0) {
       const std::int64_t n = std::min<std::int64_t>(static_cast<std::int64_t>(64 / sizeof(T)) - past, end - i);
-      partial_step(x, i, n, bias + column, out);
+      partial_step(x, i, n, bias.at(column), outs);
       advance(n);
     }
   }
@@ -165,40 +166,49 @@ void sum_range(std::span<const T* const> x, const T* bias, std::int64_t N, std::
       add(s0, Lanes<T>::load(x[p] + i));
       add(s1, Lanes<T>::load(x[p] + i + half));
     }
-    add(s0, Lanes<T>::load(bias + column));
-    add(s1, Lanes<T>::load(bias + column + half));
-    Lanes<T>::template store<streamed>(s0, out + i);
-    Lanes<T>::template store<streamed>(s1, out + i + half);
+    const T* const b = bias.at(column);
+    add(s0, Lanes<T>::load(b));
+    add(s1, Lanes<T>::load(b + half));
+    for (T* out : outs) {
+      Lanes<T>::template store<streamed>(s0, out + i);
+      Lanes<T>::template store<streamed>(s1, out + i + half);
+    }
     advance(step);
   }
-  if (i < end) partial_step(x, i, end - i, bias + column, out);
+  if (i < end) partial_step(x, i, end - i, bias.at(column), outs);
   if (streamed) hwy::FlushStream();
 }
 
 template <class T>
-void sum_threaded(std::span<const T* const> x, const T* bias, std::int64_t N, std::int64_t first, std::int64_t count, T* out, Store store) {
+void sum_threaded(std::span<const T* const> x, const WrappedBias<T>& bias, std::int64_t first, std::int64_t count, std::span<T* const> outs, Store store) {
+  // Whole lines go past the caches: to one place, or to several that begin alike.
+  for (T* out : outs)
+    if ((reinterpret_cast<std::uintptr_t>(out) - reinterpret_cast<std::uintptr_t>(outs[0])) % 64 != 0) store = Store::cached;
+  const auto sum = [&](std::int64_t begin, std::int64_t end) {
+    if (begin >= end) return;
+    if (store == Store::streamed) sum_range<T, true>(x, bias, (first + begin) % bias.N(), begin, end, outs);
+    else sum_range<T, false>(x, bias, (first + begin) % bias.N(), begin, end, outs);
+  };
   // Below a quarter of a MiB a thread team costs more than it saves.
-  const bool threaded = static_cast<std::int64_t>(x.size() + 1) * count * static_cast<std::int64_t>(sizeof(T)) >= 1 << 18;
-#pragma omp parallel if (threaded)
+  if (static_cast<std::int64_t>(x.size() + 1) * count * static_cast<std::int64_t>(sizeof(T)) < 1 << 18) {
+    sum(0, count);
+    return;
+  }
+#pragma omp parallel
   {
     const std::int64_t threads = omp_get_num_threads(), t = omp_get_thread_num();
-    const std::int64_t begin = count * t / threads / longest_step * longest_step;
-    const std::int64_t end = t + 1 == threads ? count : count * (t + 1) / threads / longest_step * longest_step;
-    if (begin < end) {
-      if (store == Store::streamed) sum_range<T, true>(x, bias, N, (first + begin) % N, begin, end, out);
-      else sum_range<T, false>(x, bias, N, (first + begin) % N, begin, end, out);
-    }
+    sum(count * t / threads / longest_step * longest_step, t + 1 == threads ? count : count * (t + 1) / threads / longest_step * longest_step);
   }
 }
 
-void sum_f32(std::span<const float* const> x, const float* bias, std::int64_t N, std::int64_t first, std::int64_t count, float* out, Store store) {
-  sum_threaded(x, bias, N, first, count, out, store);
+void sum_f32(std::span<const float* const> x, const WrappedBias<float>& bias, std::int64_t first, std::int64_t count, std::span<float* const> outs, Store store) {
+  sum_threaded(x, bias, first, count, outs, store);
 }
-void sum_f16(std::span<const f16* const> x, const f16* bias, std::int64_t N, std::int64_t first, std::int64_t count, f16* out, Store store) {
-  sum_threaded(x, bias, N, first, count, out, store);
+void sum_f16(std::span<const f16* const> x, const WrappedBias<f16>& bias, std::int64_t first, std::int64_t count, std::span<f16* const> outs, Store store) {
+  sum_threaded(x, bias, first, count, outs, store);
 }
-void sum_bf16(std::span<const bf16* const> x, const bf16* bias, std::int64_t N, std::int64_t first, std::int64_t count, bf16* out, Store store) {
-  sum_threaded(x, bias, N, first, count, out, store);
+void sum_bf16(std::span<const bf16* const> x, const WrappedBias<bf16>& bias, std::int64_t first, std::int64_t count, std::span<bf16* const> outs, Store store) {
+  sum_threaded(x, bias, first, count, outs, store);
 }
 
 }  // namespace faibench::tp_allreduce_bias_fuse::HWY_NAMESPACE
@@ -211,28 +221,17 @@ HWY_EXPORT(sum_f32);
 HWY_EXPORT(sum_f16);
 HWY_EXPORT(sum_bf16);
 
-template <class T>
-std::vector<T> wrapped_bias(const T* bias, std::int64_t N) {
-  std::vector<T> wrapped;
-  wrapped.reserve(static_cast<std::size_t>(N + longest_step));
-  for (std::int64_t i = 0; i < N + longest_step; ++i) wrapped.push_back(i < N ? bias[i] : wrapped[static_cast<std::size_t>(i - N)]);
-  return wrapped;
-}
-template std::vector<float> wrapped_bias(const float*, std::int64_t);
-template std::vector<f16> wrapped_bias(const f16*, std::int64_t);
-template std::vector<bf16> wrapped_bias(const bf16*, std::int64_t);
-
 template <>
-void ordered_sum<float>(std::span<const float* const> x, const std::vector<float>& bias, std::int64_t N, std::int64_t first, std::int64_t count, float* out, Store store) {
-  HWY_DYNAMIC_DISPATCH(sum_f32)(x, bias.data(), N, first, count, out, store);
+void ordered_sum<float>(std::span<const float* const> x, const WrappedBias<float>& bias, std::int64_t first, std::int64_t count, std::span<float* const> outs, Store store) {
+  HWY_DYNAMIC_DISPATCH(sum_f32)(x, bias, first, count, outs, store);
 }
 template <>
-void ordered_sum<f16>(std::span<const f16* const> x, const std::vector<f16>& bias, std::int64_t N, std::int64_t first, std::int64_t count, f16* out, Store store) {
-  HWY_DYNAMIC_DISPATCH(sum_f16)(x, bias.data(), N, first, count, out, store);
+void ordered_sum<f16>(std::span<const f16* const> x, const WrappedBias<f16>& bias, std::int64_t first, std::int64_t count, std::span<f16* const> outs, Store store) {
+  HWY_DYNAMIC_DISPATCH(sum_f16)(x, bias, first, count, outs, store);
 }
 template <>
-void ordered_sum<bf16>(std::span<const bf16* const> x, const std::vector<bf16>& bias, std::int64_t N, std::int64_t first, std::int64_t count, bf16* out, Store store) {
-  HWY_DYNAMIC_DISPATCH(sum_bf16)(x, bias.data(), N, first, count, out, store);
+void ordered_sum<bf16>(std::span<const bf16* const> x, const WrappedBias<bf16>& bias, std::int64_t first, std::int64_t count, std::span<bf16* const> outs, Store store) {
+  HWY_DYNAMIC_DISPATCH(sum_bf16)(x, bias, first, count, outs, store);
 }
 
 }  // namespace faibench::tp_allreduce_bias_fuse

@@ -1,10 +1,14 @@
 // tp_allreduce_bias_fuse: contract, reference, cases, workloads, gate, floor, and the multi-rank form.
 #include "task/task.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <memory>
 
+#include "collectives/tp_allreduce_bias_fuse/messages.h"
 #include "collectives/tp_allreduce_bias_fuse/tp_allreduce_bias_fuse.h"
+#include "schedule/traffic.h"
 
 namespace faibench {
 namespace tp_allreduce_bias_fuse {
@@ -228,13 +232,107 @@ GateResult check_all_ranks(const TensorRefMap& whole, const std::vector<TensorMa
   return std::nullopt;
 }
 
+MultiRank::RankCase rank_case(std::string name, std::string note, Dtype dtype, std::int64_t M, std::int64_t N) {
+  return {std::move(name), std::move(note), [=](Random& random, int ranks) { return activations(random, dtype, ranks, M, N); }};
+}
+
+/// `damage` is done to the last rank's shard; alone there is nobody to differ from.
+MultiRank::RankCase mismatch(std::string name, std::string note, Dtype dtype, std::function<void(TensorMap&)> damage) {
+  MultiRank::RankCase spoiled = rank_case(std::move(name), std::move(note), dtype, 5, 40);
+  spoiled.damage = [damage](Random&, TensorMap& shard, int rank, int ranks) {
+    if (rank + 1 == ranks) damage(shard);
+  };
+  spoiled.code = [](int ranks) { return ranks > 1 ? "rank_mismatch" : ""; };
+  return spoiled;
+}
+
+Tensor without_last(const Tensor& tensor, std::size_t dim) {
+  Shape shape = tensor.shape();
+  --shape[dim];
+  Tensor less(tensor.dtype(), shape);
+  std::memcpy(less.data(), tensor.data(), static_cast<std::size_t>(less.bytes()));
+  return less;
+}
+
+std::vector<MultiRank::RankCase> rank_cases() {
+  std::vector<MultiRank::RankCase> cases;
+  for (Dtype dtype : dtypes) {
+    const std::string d = "_" + std::string(name_of(dtype));
+    cases.push_back(rank_case("one_element" + d, "fewer elements than ranks: empty pieces", dtype, 1, 1));
+    cases.push_back(rank_case("three_elements" + d, "fewer elements than most numbers of ranks", dtype, 3, 1));
+    cases.push_back(rank_case("ragged" + d, "rows that no vector divides, pieces that start in mid-row", dtype, 7, 31));
+    cases.push_back(rank_case("decode" + d, "one token", dtype, 1, 1031));
+    cases.push_back(rank_case("past_64_KiB" + d, "pieces go to their owners", dtype, 37, 1001));
+  }
+  cases.push_back(rank_case("no_tokens", "M = 0", Dtype::bf16, 0, 33));
+  cases.push_back(rank_case("no_features", "N = 0", Dtype::f32, 3, 0));
+  cases.push_back({"special_values", "NaN and infinities of one rank, opposite ones of two, NaN in the bias", [](Random& random, int ranks) {
+                     TensorMap whole = activations(random, Dtype::f32, ranks, 3, 50);
+                     const auto x = whole.at("partials").flat<float>();
+                     const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+                     const std::size_t last = x.size() - 150;
+                     x[0] = x[last + 3] = inf;
+                     x[last] = x[2] = -inf;
+                     x[last + 1] = nan;
+                     whole.at("bias").flat<float>()[7] = nan;
+                     return whole;
+                   }});
+  cases.push_back({"f16_partial_overflow", "a partial sum past 65504 that comes back, where there are ranks for it", [](Random& random, int ranks) {
+                     TensorMap whole = activations(random, Dtype::f16, ranks, 2, 20);
+                     const auto x = whole.at("partials").flat<f16>();
+                     for (int rank = 0; rank < ranks; ++rank) x[static_cast<std::size_t>(rank) * 40] = round_to<f16>(rank % 3 == 2 ? -60000.0f : rank / 3 == 0 ? 60000.0f : 30000.0f);
+                     return whole;
+                   }});
+  cases.push_back(mismatch("other_M", "the last rank has a token less", Dtype::bf16, [](TensorMap& shard) { shard.at("partial") = without_last(shard.at("partial"), 0); }));
+  cases.push_back(mismatch("other_N", "the last rank has a feature less", Dtype::f16, [](TensorMap& shard) {
+    shard.at("partial") = without_last(shard.at("partial"), 1);
+    shard.at("bias") = without_last(shard.at("bias"), 0);
+  }));
+  cases.push_back(mismatch("no_tokens_on_one", "the last rank has none at all", Dtype::f32, [](TensorMap& shard) { shard.at("partial") = Tensor(Dtype::f32, {0, 40}); }));
+  cases.push_back(mismatch("other_dtype", "the last rank has f16 of the same bytes", Dtype::bf16, [](TensorMap& shard) {
+    for (auto& [name, tensor] : shard) {
+      Tensor other(Dtype::f16, tensor.shape());
+      std::memcpy(other.data(), tensor.data(), static_cast<std::size_t>(tensor.bytes()));
+      tensor = std::move(other);
+    }
+  }));
+  cases.push_back(mismatch("other_bias", "one bit of the last rank's bias", Dtype::f32, [](TensorMap& shard) { shard.at("bias").data()[shard.at("bias").bytes() - 1] ^= std::byte{0x80}; }));
+  return cases;
+}
+
+/// S = M*N*size of an element, bf16; rows of 4096 features and what is left of one.
+MultiRank::Scaling scaling() {
+  constexpr std::int64_t size = 2, features = 4096;
+  const auto elements = [](std::int64_t bytes) { return std::max<std::int64_t>(1, bytes / size); };
+  const auto rows = [](std::int64_t L) { return L <= features ? 1 : L / features; };
+  MultiRank::Scaling scaling;
+  scaling.sizes = {2, 8, 64, 1000, 4 << 10, 16 << 10, 64 << 10, 100'000, 256 << 10, 1 << 20, 4 << 20, 10'000'000, 16 << 20, 64 << 20};
+  scaling.inputs = [=](Random& random, int ranks, std::int64_t bytes) {
+    const std::int64_t L = elements(bytes), M = rows(L);
+    return activations(random, Dtype::bf16, ranks, M, L / M);
+  };
+  scaling.size_of = [](const TensorMap& whole, int ranks) { return whole.at("partials").bytes() / ranks; };
+  scaling.size_text = "bytes of out: M*N elements of bf16";
+  scaling.bus_formula = "2(P-1)/P";
+  scaling.bus_factor = [](int ranks) { return 2.0 * (ranks - 1) / ranks; };
+  scaling.schedule = [=](std::int64_t bytes, const NodeMap& nodes) { return std::shared_ptr<const Schedule>(message_schedule(elements(bytes), size, nodes, false)); };
+  scaling.bound = [](std::int64_t bytes, int ranks) { return all_reduce_bound(bytes, ranks); };
+  return scaling;
+}
+
 MultiRank multi_rank() {
   MultiRank form;
   form.contract = shard_contract();
   form.variants = {
       {"mpi_baseline", run_mpi_baseline, "cast to f32, all-reduce, bias, cast"},
-      {"mpi", run_mpi, "elements cross the wire as they are: each rank sums its piece in rank order, then all gather; chunks overlap adding with transfer"},
+      {"mpi", run_mpi, "in a node, partials are read straight from the peers' memory and added chunk by chunk in rank order; else elements travel as they are, each rank sums its piece, then all gather"},
+      {"mpi_registered", run_mpi_registered, "partials and outputs in shared memory: each piece is added from all partials into all outputs at once, between two barriers", true},
+      {"mpi_deterministic", run_mpi_deterministic, "as mpi, in ascending rank over any number of nodes"},
+      {"nccl", run_messages, "direct reduce-scatter and all-gather of the elements as they are, over NCCL", false, true},
   };
+  form.cases = rank_cases();
+  form.identical = {"out"};
+  form.scaling = scaling();
   const auto workload = [](std::string name, std::string description, Dtype dtype, std::int64_t M, std::int64_t N) {
     return MultiRank::RankWorkload{std::move(name), std::move(description), [=](Random& random, int ranks) { return activations(random, dtype, ranks, M, N); }};
   };

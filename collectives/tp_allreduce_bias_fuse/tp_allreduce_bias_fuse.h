@@ -20,8 +20,13 @@ namespace cpu { template <class T> void reduce_partials(View<const T, 3> partial
 /// or the bytes of bias differ between any two of them.
 /// Straightforward: cast to f32, all-reduce, bias, cast.
 Rejected run_mpi_baseline(MultiRank::Call& call);
-/// Elements on the wire, added once where they belong, in the order of `cpu` and to its bits.
+/// Elements as they are, added once where they belong. In one node, in the order of `cpu` and to its bits; over several nodes by node first, unless deterministic.
 Rejected run_mpi(MultiRank::Call& call);
+Rejected run_mpi_deterministic(MultiRank::Call& call);
+/// The same by messages alone, over any transport.
+Rejected run_messages(MultiRank::Call& call);
+/// Partials and outputs lie in memory that the ranks of the node share: each piece is added from all partials into all outputs at once.
+Rejected run_mpi_registered(MultiRank::Call& call);
 
 /// The contract's own gate, from the inputs alone.
 GateResult check_out(const TensorRefMap& inputs, const TensorRef& out);
