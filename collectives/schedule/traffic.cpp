@@ -181,7 +181,13 @@ double predicted_seconds(const Schedule& schedule, const NodeMap& nodes, const C
   double seconds = 0;
   for (int index = 0; index < schedule.rounds(); ++index) {
     double slowest = 0;
-    for (const int rank : ranks) slowest = std::max(slowest, round_seconds(schedule, nodes, model, rank, schedule.round(rank, index)));
+    bool idle = true;
+    for (const int rank : ranks) {
+      const Round round = schedule.round(rank, index);
+      idle = idle && round.sends.empty() && round.receives.empty();
+      slowest = std::max(slowest, round_seconds(schedule, nodes, model, rank, round));
+    }
+    if (idle && !sampled.empty()) slowest += model.alpha[nodes.nodes() > 1 ? 1 : 0];  // others are at work: a ring of fewer pieces than ranks
     seconds += slowest;
   }
   return seconds;

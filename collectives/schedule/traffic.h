@@ -28,7 +28,7 @@ struct CostModel {
 /// What every further message of a rank and round costs beside its bytes, as a share of alpha: latencies overlap, handling does not.
 inline constexpr double message_overhead_share = 0.1;
 /// Rounds one after another, each as long as its slowest rank: messages of one rank share its link, latencies of one round overlap but for a per-message overhead.
-/// O(messages); for very large P give `sampled` ranks.
+/// O(messages); for very large P give `sampled` ranks. A round in which none of them has a message is then charged one latency.
 double predicted_seconds(const Schedule& schedule, const NodeMap& nodes, const CostModel& model, std::span<const int> sampled = {});
 
 /// The least any algorithm needs: rounds (latency; any number of messages at once) and bytes through the busiest rank's link, one direction.
