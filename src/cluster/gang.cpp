@@ -13,6 +13,7 @@
 #include "cluster/deadline.h"
 #include "cluster/gang_member.h"
 #include "communicator/mpi_communicator.h"
+#include "communicator/nccl_communicator.h"
 #include "judge/statistics.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
@@ -48,22 +49,22 @@ class Stage {
 class GangItem {
  public:
   GangItem(const GangOrder& order, const Task& task, Communicator& communicator, const std::function<bool()>& stop_wanted, Stage& stage)
-      : order_(order), task_(task), member_(communicator, task), baseline_(task.multi_rank->variants.front()), variant_(find_variant()), stop_wanted_(stop_wanted), stage_(stage) {}
+      : order_(order), task_(task), baseline_(task.multi_rank->variants.front()), variant_(find_variant()), communicator_(communicator), transport_(transport_over(communicator)),
+        member_(communicator, transport_.get(), task), stop_wanted_(stop_wanted), stage_(stage) {}
 
   // Empty where the members agreed to stop.
   std::optional<Record> run() {
     Record record = blank();
-    const double start = now();
-    const MultiRank::RankWorkload& workload = find_workload(order_.workload);
-    if (auto wrong = gate(record, workload)) {
-      set_wrong(record, *wrong);
-    } else if (stopped_) {
-      return std::nullopt;
-    } else {
-      record.verdict = Verdict::passed;
-      if (!order_.gate_only && !measure(record, workload)) return std::nullopt;
+    if (!why_no_transport_.empty()) {
+      set_skipped(record, why_no_transport_);
+      return record;
     }
-    if (record.verdict == Verdict::passed) record.score = !record.performance ? 1 : order_.gate_only ? 0 : log_score(record.speedup_low, record.ref_speedup);
+    const double start = now();
+    try {
+      if (!run(record)) return std::nullopt;
+    } catch (const NotShared& none) {
+      set_skipped(record, none.why);
+    }
     record.wall_seconds = now() - start;
     return record;
   }
@@ -72,6 +73,30 @@ class GangItem {
   struct Wrong {
     std::string reason, detail;
   };
+
+  // False where the members agreed to stop.
+  bool run(Record& record) {
+    const MultiRank::RankWorkload& workload = find_workload(order_.workload);
+    if (auto wrong = gate(record, workload)) {
+      set_wrong(record, *wrong);
+    } else if (stopped_) {
+      return false;
+    } else {
+      record.verdict = Verdict::passed;
+      if (!order_.gate_only && !measure(record, workload)) return false;
+    }
+    const bool scored = record.verdict == Verdict::passed && !order_.variant.starts_with("peer:");  // peers are shown, never scored
+    if (scored) record.score = !record.performance ? 1 : order_.gate_only ? 0 : log_score(record.speedup_low, record.ref_speedup);
+    return true;
+  }
+
+  // What a variant on NCCL is called with; the reason where this gang has none.
+  std::unique_ptr<Communicator> transport_over(Communicator& communicator) {
+    if (!variant_.on_nccl) return nullptr;
+    auto transport = nccl_communicator(communicator, why_no_transport_);
+    if (!transport && why_no_transport_.empty()) why_no_transport_ = "no GPU";
+    return transport;
+  }
 
   const MultiRank::RankVariant& find_variant() const {
     for (const auto& variant : task_.multi_rank->variants) {
@@ -108,23 +133,67 @@ class GangItem {
     record.detail = wrong.detail;
   }
 
+  static void set_skipped(Record& record, const std::string& why) {
+    record.verdict = Verdict::skipped;
+    record.reason = why;
+  }
+
   bool agreed_to_stop() { return stopped_ = member_.any(stop_wanted_()); }
 
-  // Small inputs first, then the workload's own, then input that some rank must not accept.
+  // The task's fixed cases, then small inputs, then the workload's own, then input that some rank must not accept: with the ranks in an order of the seed's, so that nobody can count on being the first.
   std::optional<Wrong> gate(Record& record, const MultiRank::RankWorkload& workload) {
+    Random order_of_ranks("gang ranks", order_.task, order_.seed, 0);
+    const auto key = static_cast<int>(order_of_ranks.stream(static_cast<std::uint64_t>(member_.rank())).below(1 << 30));
+    const auto relabelled = communicator_.split(0, key);
+    const auto transport = transport_over(*relabelled);
+    GangMember member(*relabelled, transport.get(), task_);
+
+    bool damages = false;
+    for (const MultiRank::RankCase& c : task_.multi_rank->cases) {
+      stage_.set("case " + c.name);
+      if (agreed_to_stop()) return std::nullopt;
+      ++record.cases;
+      damages |= static_cast<bool>(c.damage);
+      if (auto wrong = gate_case(member, c)) return wrong;
+    }
     const auto& workloads = task_.multi_rank->workloads;
     for (int round = 0; round < gate_rounds; ++round) {
       const bool last = round + 1 == gate_rounds;
       const MultiRank::RankWorkload& inputs = last ? workload : workloads[static_cast<std::size_t>(round) % workloads.size()].name == workload.name ? workload : workloads.front();
       stage_.set("gate on " + inputs.name);
       if (agreed_to_stop()) return std::nullopt;
-      const TensorMap whole = member_.whole(inputs, order_.seed, static_cast<std::uint64_t>(1'000'000 + round));
+      const TensorMap whole = member.whole(inputs, order_.seed, static_cast<std::uint64_t>(1'000'000 + round));
       ++record.cases;
-      if (auto wrong = member_.judge(whole, member_.call(variant_, member_.shard(whole)))) return Wrong{"value", "gate on " + inputs.name + ": " + *wrong};
+      if (auto wrong = member.judge(whole, member.call(variant_, member.shard(whole)))) return Wrong{"value", "gate on " + inputs.name + ": " + *wrong};
     }
-    return gate_of_mismatches(record, workloads.front());
+    return damages ? std::nullopt : gate_of_mismatches(record, workloads.front());
   }
 
+  std::optional<Wrong> gate_case(GangMember& member, const MultiRank::RankCase& c) {
+    Random random(task_.name, c.name, order_.seed, 0);
+    const TensorMap whole = c.inputs(random, member.size());
+    TensorMap shard = member.shard(whole);
+    const std::string wanted = c.damage && c.code ? c.code(member.size()) : "";
+    const std::string what = "case " + c.name + ": ";
+    if (wanted.empty()) {
+      if (auto wrong = member.judge(whole, member.call(variant_, shard))) return Wrong{"value", what + *wrong};
+      return std::nullopt;
+    }
+    c.damage(random, shard, member.rank(), member.size());
+    return rejected_by_all(member, member.call(variant_, shard), wanted, what);
+  }
+
+  std::optional<Wrong> rejected_by_all(GangMember& member, const GangMember::Call& call, const std::string& wanted, const std::string& what) {
+    if (const int rank = member.first_that(!call.rejected); rank >= 0) return Wrong{"not_rejected", what + "gang rank " + std::to_string(rank) + " did not reject it with " + wanted};
+    if (const int rank = member.first_that(call.rejected->code != wanted); rank >= 0) {
+      return Wrong{"wrong_code", what + "gang rank " + std::to_string(rank) + " said " + member.text_of(rank, call.rejected->code) + ", not " + wanted};
+    }
+    if (const int rank = member.first_that(!call.untouched); rank >= 0) return Wrong{"value", what + "gang rank " + std::to_string(rank) + " wrote output before it rejected"};
+    if (const int rank = member.first_that(call.input_changed); rank >= 0) return Wrong{"value", what + "gang rank " + std::to_string(rank) + " changed its input"};
+    return std::nullopt;
+  }
+
+  // For tasks without cases of their own for it.
   std::optional<Wrong> gate_of_mismatches(Record& record, const MultiRank::RankWorkload& workload) {
     const auto& rules = task_.multi_rank->contract.rules();
     const bool has_rule = std::ranges::any_of(rules, [](const Rule& rule) { return rule.code == "rank_mismatch"; });
@@ -136,13 +205,8 @@ class GangItem {
         if (!spoil(shard, name, shorter)) continue;
         stage_.set("rank_mismatch of " + name);
         ++record.cases;
-        const GangMember::Call call = member_.call(variant_, shard);
         const std::string what = shorter ? "one rank's " + name + " is shorter than the others'" : "one byte of " + name + " differs on one rank";
-        if (const int rank = member_.first_that(!call.rejected); rank >= 0) return Wrong{"not_rejected", what + ": gang rank " + std::to_string(rank) + " did not reject it"};
-        if (const int rank = member_.first_that(call.rejected->code != "rank_mismatch"); rank >= 0) {
-          return Wrong{"wrong_code", what + ": gang rank " + std::to_string(rank) + " did not say rank_mismatch" + (rank == member_.rank() ? " but " + call.rejected->code : "")};
-        }
-        if (const int rank = member_.first_that(!call.untouched); rank >= 0) return Wrong{"value", what + ": gang rank " + std::to_string(rank) + " wrote output before it rejected"};
+        if (auto wrong = rejected_by_all(member_, member_.call(variant_, shard), "rank_mismatch", what + ": ")) return wrong;
       }
     }
     return std::nullopt;
@@ -301,9 +365,12 @@ class GangItem {
 
   const GangOrder& order_;
   const Task& task_;
-  GangMember member_;
   const MultiRank::RankVariant& baseline_;
   const MultiRank::RankVariant& variant_;
+  std::string why_no_transport_;  // of a variant on NCCL: skipped
+  Communicator& communicator_;
+  std::unique_ptr<Communicator> transport_;
+  GangMember member_;
   const std::function<bool()>& stop_wanted_;
   Stage& stage_;
   Random order_of_turns_{"gang order", order_.task, order_.seed, 0};

@@ -1,8 +1,11 @@
 #include "cluster/gang_member.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 
 #include "tensor/random.h"
 
@@ -13,9 +16,9 @@ constexpr std::byte poison{0xa5};
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-std::uint64_t hash_of(const TensorMap& tensors) {
+std::uint64_t hash_of(const TensorRefMap& tensors) {
   std::uint64_t hash = 0;
-  for (const auto& [name, tensor] : tensors) hash = stable_hash({reinterpret_cast<const char*>(tensor.data()), static_cast<std::size_t>(tensor.bytes())}, hash);
+  for (const auto& [name, tensor] : tensors) hash = XXH3_64bits_withSeed(tensor.data, static_cast<std::size_t>(tensor.bytes()), hash);
   return hash;
 }
 
@@ -41,41 +44,102 @@ TensorMap GangMember::whole(const MultiRank::RankWorkload& workload, std::uint64
 
 GangMember::Call GangMember::call(const MultiRank::RankVariant& variant, const TensorMap& shard) {
   Call result;
-  const TensorRefMap inputs = refs(shard);
+  TensorRefMap inputs = refs(shard);
   Dims dims;
   result.rejected = form_.contract.check_general(inputs, dims);
   if (!result.rejected) result.rejected = form_.contract.check_rules(inputs, CheckedBy::runner);
-  if (any(result.rejected.has_value())) return result;
+  if (const int first = first_that(result.rejected.has_value()); first >= 0) {
+    const std::string code = text_of(first, result.rejected ? result.rejected->code : ""), message = text_of(first, result.rejected ? result.rejected->message : "");
+    if (!result.rejected) result.rejected = reject(code, "", -1, "on rank " + std::to_string(first), message);
+    result.rejected->code = code;
+    return result;
+  }
 
   result.outputs = allocate_outputs(form_.contract, inputs);
   for (auto& [name, tensor] : result.outputs) {
     if (!shard.find(name)) std::memset(tensor.data(), static_cast<int>(poison), static_cast<std::size_t>(tensor.bytes()));
   }
   TensorRefMap outputs = refs(result.outputs);
-  const std::uint64_t inputs_before = hash_of(shard), outputs_before = hash_of(result.outputs);
-  MultiRank::Call call{communicator_, {inputs, outputs, {}}};
+  if (variant.registered) lay_out_shared(inputs, outputs);
+  const std::uint64_t inputs_before = hash_of(inputs), outputs_before = hash_of(outputs);
+  MultiRank::Call call{variant.on_nccl && transport_ ? *transport_ : communicator_, {inputs, outputs, {}}};
   communicator_.barrier();
   const double start = now();
   result.rejected = variant.run(call);
   result.seconds = now() - start;
-  result.untouched = hash_of(result.outputs) == outputs_before;
-  result.input_changed = hash_of(shard) != inputs_before;
+  result.untouched = hash_of(outputs) == outputs_before;
+  result.input_changed = hash_of(inputs) != inputs_before;
+  if (variant.registered) {
+    for (auto& [name, tensor] : result.outputs) {
+      if (tensor.bytes() > 0) std::memcpy(tensor.data(), outputs.at(name).data, static_cast<std::size_t>(tensor.bytes()));
+    }
+  }
   if (!result.rejected) cut(form_.contract, inputs, dims, call.arguments.lengths, result.outputs);
   return result;
 }
 
+// One block holds all tensors, each where the largest of any rank has room, in the contract's order: the same places on all ranks.
+void GangMember::lay_out_shared(TensorRefMap& inputs, TensorRefMap& outputs) {
+  constexpr std::int64_t alignment = 4096;
+  std::vector<TensorRef*> tensors;
+  for (const TensorSpec& spec : form_.contract.inputs()) tensors.push_back(inputs.find(spec.name));
+  for (const TensorSpec& spec : form_.contract.outputs()) tensors.push_back(outputs.find(spec.name));
+  std::vector<std::int64_t> room;
+  for (const TensorRef* tensor : tensors) room.push_back(tensor ? (std::max<std::int64_t>(tensor->bytes(), 1) + alignment - 1) / alignment * alignment : 0);
+  communicator_.all_reduce(room.data(), room.data(), static_cast<std::int64_t>(room.size()), Dtype::i64, Reduce::max);
+  const std::int64_t wanted = std::accumulate(room.begin(), room.end(), std::int64_t{0});
+  if (!shared_ || shared_->bytes() < wanted) {
+    shared_.reset();
+    shared_ = communicator_.share(wanted);
+    if (!shared_) throw NotShared{communicator_.why_not_shared()};
+  }
+  std::byte* place = shared_->own();
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (tensors[t] && tensors[t]->bytes() > 0) std::memcpy(place, tensors[t]->data, static_cast<std::size_t>(tensors[t]->bytes()));
+    if (tensors[t]) tensors[t]->data = place;
+    place += room[t];
+  }
+}
+
 std::optional<std::string> GangMember::judge(const TensorMap& whole, const Call& call) {
   if (const int rank = first_that(call.rejected.has_value()); rank >= 0) {
-    return "gang rank " + std::to_string(rank) + " rejected a valid input" + (call.rejected ? " with " + call.rejected->code + " (" + call.rejected->message + ")" : "");
+    return text_of(rank, "gang rank " + std::to_string(rank) + " rejected a valid input" + (call.rejected ? " with " + call.rejected->code + " (" + call.rejected->message + ")" : ""));
   }
   if (const int rank = first_that(call.input_changed); rank >= 0) return "gang rank " + std::to_string(rank) + " changed its input";
+  if (auto differs = differing_output(call.outputs)) return differs;
   const std::vector<TensorMap> outputs = gather_outputs(call.outputs);
-  std::optional<std::string> wrong;
+  std::string wrong;
   if (leads()) {
     if (const GateResult mismatch = form_.gate(refs(whole), outputs)) wrong = to_string(*mismatch);
   }
-  if (from_leader(wrong ? 1 : 0) != 0 && !wrong) wrong = "the gate failed";
-  return wrong;
+  wrong = text_of(0, std::move(wrong));
+  return wrong.empty() ? std::nullopt : std::optional(wrong);
+}
+
+// 128 bits of each output, shape included, against the leader's.
+std::optional<std::string> GangMember::differing_output(const TensorMap& outputs) {
+  for (const std::string& name : form_.identical) {
+    const Tensor* tensor = outputs.find(name);
+    XXH128_hash_t hash{0, 0};
+    if (tensor) {
+      const std::uint64_t form = XXH3_64bits(tensor->shape().data(), tensor->shape().size() * sizeof(std::int64_t));
+      hash = XXH3_128bits_withSeed(tensor->data(), static_cast<std::size_t>(tensor->bytes()), form);
+    }
+    std::uint64_t leaders[2] = {hash.low64, hash.high64};
+    communicator_.broadcast(leaders, 2, Dtype::u64, 0);
+    if (const int rank = first_that(leaders[0] != hash.low64 || leaders[1] != hash.high64); rank >= 0) {
+      return "output " + name + " of gang rank " + std::to_string(rank) + " differs in bits from that of rank 0";
+    }
+  }
+  return std::nullopt;
+}
+
+std::string GangMember::text_of(int root, std::string text) {
+  std::int64_t length = static_cast<std::int64_t>(text.size());
+  communicator_.broadcast(&length, 1, Dtype::i64, root);
+  text.resize(static_cast<std::size_t>(length));
+  communicator_.broadcast(text.data(), length, Dtype::u8, root);
+  return text;
 }
 
 std::int64_t GangMember::highest(std::int64_t value) {

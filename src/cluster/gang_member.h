@@ -1,6 +1,7 @@
 // One rank's part in a gang: its shard, one call, and what the members agree on.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,10 +11,16 @@
 
 namespace faibench {
 
+/// A registered variant's tensors cannot lie in memory shared between ranks; all ranks see it alike.
+struct NotShared {
+  std::string why;
+};
+
 /// All methods are collective unless said otherwise: every member makes the same calls in the same order, so that none ever waits alone.
 class GangMember {
  public:
-  GangMember(Communicator& communicator, const Task& task) : communicator_(communicator), task_(task), form_(*task.multi_rank) {}
+  /// `transport` is what variants on NCCL are called with: the same ranks in the same order; null where none is.
+  GangMember(Communicator& communicator, Communicator* transport, const Task& task) : communicator_(communicator), transport_(transport), task_(task), form_(*task.multi_rank) {}
 
   [[nodiscard]] bool leads() const { return communicator_.rank() == 0; }
   [[nodiscard]] int rank() const { return communicator_.rank(); }
@@ -31,10 +38,12 @@ class GangMember {
     bool untouched = true;    ///< outputs are as they were before the call
     bool input_changed = false;
   };
-  /// Poisons outputs, waits for all, runs the variant. General codes and the runner's rules come first; where any member finds one, nobody runs.
+  /// Poisons outputs, waits for all, runs the variant. General codes and the runner's rules come first; where any member finds one, nobody runs and all report the lowest rank's.
+  /// A registered variant works on copies in shared memory, made before and fetched after what is timed; throws NotShared where there is none.
   Call call(const MultiRank::RankVariant& variant, const TensorMap& shard);
 
-  /// What is wrong with a call on valid input, on the leader; members learn only that. `whole` is read on the leader alone.
+  /// What is wrong with a call on valid input, the same line on every member: rejections, changed inputs, outputs that the form wants identical and are not, the gate.
+  /// `whole` is read on the leader alone.
   std::optional<std::string> judge(const TensorMap& whole, const Call& call);
   /// Whether any member says so.
   bool any(bool here) { return highest(here ? 1 : 0) > 0; }
@@ -42,6 +51,8 @@ class GangMember {
   std::int64_t from_leader(std::int64_t value);
   /// Element-wise maximum over the members.
   std::vector<double> slowest(std::vector<double> seconds);
+  /// `root`'s text, on every member.
+  std::string text_of(int root, std::string text);
   /// The lowest rank whose `here` is true; none: -1.
   int first_that(bool here);
   /// Rows of equal length, one a member, on the leader (empty elsewhere).
@@ -49,9 +60,13 @@ class GangMember {
 
  private:
   std::int64_t highest(std::int64_t value);
+  std::optional<std::string> differing_output(const TensorMap& outputs);
   std::vector<TensorMap> gather_outputs(const TensorMap& own);
+  void lay_out_shared(TensorRefMap& inputs, TensorRefMap& outputs);
 
   Communicator& communicator_;
+  Communicator* transport_;
+  std::unique_ptr<SharedMemory> shared_;  // of registered variants; grows
   const Task& task_;
   const MultiRank& form_;
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -186,6 +187,124 @@ TEST(Gang, finds_a_changed_input_and_a_rejected_valid_one) {
                                 }),
                                 order_for_all());
   if (rejecting) EXPECT_THAT(rejecting->detail, HasSubstr("rejected a valid input"));
+}
+
+TensorMap rows_of(Random& random, int ranks) { return task_with(good).multi_rank->workloads[0].inputs(random, ranks); }
+
+TEST(Gang, runs_the_fixed_cases_and_names_the_one_that_fails) {
+  Task task = task_with(good);
+  std::atomic<int> valid = 0, damaged = 0;
+  task.multi_rank->cases.push_back({"plain", "", [&](Random& random, int ranks) {
+                                      ++valid;
+                                      return rows_of(random, ranks);
+                                    }});
+  task.multi_rank->cases.push_back({"odd_scale", "", rows_of,
+                                    [&](Random&, TensorMap& shard, int rank, int) {
+                                      ++damaged;
+                                      if (rank == 0) ++shard.at("scale").flat<std::int64_t>()[0];
+                                    },
+                                    [](int ranks) { return ranks > 1 ? "rank_mismatch" : ""; }});
+  const auto record = judged(task, order_for_all());
+  EXPECT_EQ(valid, 1);
+  EXPECT_EQ(damaged, world_size() > 1 ? 1 : 0);
+  if (record) {
+    EXPECT_EQ(record->verdict, Verdict::passed) << record->detail;
+    EXPECT_GE(record->cases, 5);
+  }
+  if (world_size() < 2) return;
+  task.multi_rank->cases.back().code = [](int) { return "scale_mismatch"; };
+  const auto other = judged(task, order_for_all());
+  if (other) {
+    EXPECT_EQ(other->reason, "wrong_code");
+    EXPECT_THAT(other->detail, HasSubstr("case odd_scale: gang rank 0 said rank_mismatch, not scale_mismatch"));
+  }
+}
+
+// What the runner itself finds in one rank's shard is everybody's answer: nobody waits in the variant for the one that never comes.
+TEST(Gang, an_invalid_shard_of_one_rank_is_rejected_by_all) {
+  Task task = task_with(good);
+  task.multi_rank->cases.push_back({"no_row", "", rows_of, [](Random&, TensorMap& shard, int rank, int ranks) { if (rank + 1 == ranks) shard.erase("row"); }, [](int) { return "missing_tensor"; }});
+  const auto record = judged(task, order_for_all());
+  if (record) { EXPECT_EQ(record->verdict, Verdict::passed) << record->detail; }
+}
+
+TEST(Gang, finds_outputs_that_differ_between_ranks_although_the_gate_accepts_them) {
+  if (world_size() < 2) return;
+  Task task = task_with([](MultiRank::Call& call) {
+    auto rejected = good(call);
+    if (!rejected) call.arguments.outputs.at("out").flat<std::int64_t>()[9] = call.communicator.rank();
+    return rejected;
+  });
+  task.multi_rank->gate = [](const TensorRefMap&, const std::vector<TensorMap>&) -> GateResult { return std::nullopt; };
+  const auto lax = judged(task, order_for_all());
+  if (lax) { EXPECT_EQ(lax->verdict, Verdict::passed) << lax->detail; }
+  task.multi_rank->identical = {"out"};
+  const auto strict = judged(task, order_for_all());
+  if (strict) {
+    EXPECT_EQ(strict->verdict, Verdict::wrong);
+    EXPECT_THAT(strict->detail, HasSubstr("output out of gang rank 1 differs in bits"));
+  }
+}
+
+TEST(Gang, relabels_the_ranks_in_the_gate_by_the_seed) {
+  if (world_size() < 2) return;
+  int own_places = 0, other_places = 0;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    GangOrder order = order_for_all();
+    order.gate_only = true;
+    order.seed = seed;
+    judged(task_with([&](MultiRank::Call& call) {
+             ++(order.members[static_cast<std::size_t>(call.communicator.rank())] == world_rank() ? own_places : other_places);
+             return good(call);
+           }),
+           order);
+  }
+  std::int64_t moved = other_places;
+  MPI_Allreduce(MPI_IN_PLACE, &moved, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+  EXPECT_GT(moved, 0);
+}
+
+TEST(Gang, gives_registered_variants_memory_that_their_peers_reach) {
+  Task task = task_with([](MultiRank::Call& call) {
+    for (const char* name : {"row", "scale"})
+      for (int peer = 0; peer < call.communicator.size(); ++peer) EXPECT_NE(call.communicator.peer_address(peer, call.arguments.inputs.at(name).data), nullptr);
+    EXPECT_NE(call.communicator.peer_address(0, call.arguments.outputs.at("out").data), nullptr);
+    return good(call);
+  });
+  task.multi_rank->variants.back().registered = true;
+  const auto record = judged(task, order_for_all());
+  if (record) { EXPECT_EQ(record->verdict, Verdict::passed) << record->detail; }
+  ::setenv("FAIBENCH_SHARED_MEMORY", "0", 1);
+  const auto without = judged(task, order_for_all());
+  ::unsetenv("FAIBENCH_SHARED_MEMORY");
+  if (without) {
+    EXPECT_EQ(without->verdict, Verdict::skipped);
+    EXPECT_THAT(without->reason, HasSubstr("switched off"));
+  }
+}
+
+TEST(Gang, skips_variants_on_nccl_where_not_every_rank_has_a_gpu) {
+  Task task = task_with(good);
+  task.multi_rank->variants.back().on_nccl = true;
+  const auto record = judged(task, order_for_all());
+  if (record && record->verdict != Verdict::passed) {  // enough GPUs: it ran
+    EXPECT_EQ(record->verdict, Verdict::skipped) << record->detail;
+    EXPECT_FALSE(record->reason.empty());
+  }
+}
+
+TEST(Gang, records_peers_without_a_score) {
+  Task task = task_with(good);
+  task.multi_rank->variants.back().name = "peer:mpi";
+  GangOrder order = order_for_all();
+  order.variant = "peer:mpi";
+  order.ref_speedup = 0;  // an implementation task: passing alone would be worth 1
+  const auto record = judged(task, order);
+  if (record) {
+    EXPECT_EQ(record->verdict, Verdict::passed) << record->detail;
+    EXPECT_GT(record->seconds, 0);
+    EXPECT_EQ(record->score, 0);
+  }
 }
 
 TEST(Gang, leaves_out_the_ranks_that_are_not_members) {
