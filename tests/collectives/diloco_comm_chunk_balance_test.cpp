@@ -1,0 +1,67 @@
+#include <cmath>
+
+#include "collectives/diloco_comm_chunk_balance/diloco_comm_chunk_balance.h"
+#include "collectives/diloco_comm_chunk_balance/workloads.h"
+#include "kernels/task_harness.h"
+
+namespace faibench::testing_support {
+namespace {
+
+const Task& task() { return *find_task("diloco_comm_chunk_balance"); }
+
+double largest_load(const char* variant, const TensorMap& inputs) {
+  const TensorMap outputs = run_kernel(task().contract, variant_of(task(), variant).kernel, refs(inputs));
+  return task().metric.objective(refs(inputs), refs(outputs));
+}
+
+class EachVariant : public testing::TestWithParam<const char*> {};
+TEST_P(EachVariant, is_right_on_every_case) { check_all_cases(task(), GetParam()); }
+TEST_P(EachVariant, is_right_on_random_cases) { check_random_cases(task(), GetParam(), 200); }
+TEST_P(EachVariant, is_right_on_the_case_files) { check_case_files(task(), GetParam()); }
+INSTANTIATE_TEST_SUITE_P(DilocoCommChunkBalance, EachVariant, testing::Values("reference", "baseline", "cpu"));
+
+TEST(DilocoCommChunkBalance, is_never_worse_than_longest_first_nor_below_the_bound) {
+  for (int i = 0; i < 300; ++i) {
+    Random random(task().name, "random", 7, static_cast<std::uint64_t>(i));
+    const TensorMap inputs = task().random_case(random);
+    const double ours = largest_load("cpu", inputs), bound = static_cast<double>(diloco_comm_chunk_balance::lower_bound(inputs.at("sizes").ref().view<const std::int64_t, 1>(), inputs.at("chunks").ref().scalar<std::int32_t>()));
+    EXPECT_LE(ours, largest_load("reference", inputs)) << i;
+    EXPECT_GE(ours, std::max(1.0, bound)) << i;
+  }
+}
+
+TEST(DilocoCommChunkBalance, finds_the_exact_partition_of_chunks_cut_in_three) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    Random random(seed);
+    EXPECT_EQ(largest_load("cpu", diloco_comm_chunk_balance::instance(diloco_comm_chunk_balance::cut_in_three(random, 64), 64)), std::ldexp(1.0, 30)) << seed;
+  }
+}
+
+TEST(DilocoCommChunkBalance, finds_what_longest_first_misses) { EXPECT_EQ(largest_load("cpu", diloco_comm_chunk_balance::instance({3, 3, 2, 2, 2}, 2)), 6); }
+
+TEST(DilocoCommChunkBalance, reaches_the_square_of_the_anchor_on_the_standard_instances) {
+  double log_sum = 0;
+  const Workload& standard = *task().find_workload("standard");
+  for (const Generator& part : standard.parts) {
+    Random random(1);
+    const TensorMap inputs = part(random);
+    const double ratio = largest_load("baseline", inputs) / largest_load("cpu", inputs);
+    log_sum += std::log(ratio);
+    RecordProperty("ratio", std::to_string(ratio));
+  }
+  EXPECT_GE(std::exp(log_sum / static_cast<double>(standard.parts.size())), 1.66973 * 1.66973);
+}
+
+TEST(DilocoCommChunkBalance, gate_finds_a_dropped_tensor_and_a_wrong_load) {
+  const TensorMap inputs = diloco_comm_chunk_balance::instance({5, 0, 7}, 2);
+  TensorMap outputs = run_kernel(task().contract, variant_of(task(), "cpu").kernel, refs(inputs));
+  outputs.at("chunk_of").flat<std::int32_t>()[1] = -1;
+  const TensorMap none;
+  EXPECT_TRUE(task().gate.check({refs(inputs), refs(outputs), refs(none), {}, false}));
+  outputs.at("chunk_of").flat<std::int32_t>()[1] = 0;
+  outputs.at("load").flat<std::int64_t>()[0] += 1;
+  EXPECT_TRUE(task().gate.check({refs(inputs), refs(outputs), refs(none), {}, false}));
+}
+
+}  // namespace
+}  // namespace faibench::testing_support
