@@ -57,6 +57,8 @@ struct Metric {
   /// Lower is better; recomputed by the judge from the output alone. Empty: time only.
   std::function<double(const TensorRefMap& inputs, const TensorRefMap& outputs)> objective = {};
   double exponent = 1;
+  /// Of one call of a candidate; a slower one fails the gate. 0: no such limit.
+  double seconds_allowed = 0;
 };
 
 /// The form of a task in which every rank holds a shard: runs in the ranks themselves.
