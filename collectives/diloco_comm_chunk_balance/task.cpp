@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "collectives/diloco_comm_chunk_balance/diloco_comm_chunk_balance.h"
+#include "collectives/diloco_comm_chunk_balance/ranks.h"
 #include "collectives/diloco_comm_chunk_balance/workloads.h"
 
 namespace faibench {
@@ -202,6 +203,7 @@ Task make() {
     return Floor{12 * n + 8 * P, n};
   };
   task.floor_text = "12n + 8P bytes, n additions; objective: max(largest, ceil(total/P), s_P + s_{P+1})";
+  task.multi_rank = multi_rank(task.contract);
   return task;
 }
 

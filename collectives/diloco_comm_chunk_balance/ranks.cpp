@@ -1,0 +1,120 @@
+#include "collectives/diloco_comm_chunk_balance/ranks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace faibench::diloco_comm_chunk_balance {
+namespace {
+
+TensorMap whole_input(Random& random, const std::vector<std::int64_t>& sizes, std::int32_t chunks, int ranks) {
+  std::int64_t elements = 0;
+  for (const std::int64_t size : sizes) elements += size / 4;
+  TensorMap inputs;
+  inputs.add("sizes", Tensor::of({static_cast<std::int64_t>(sizes.size())}, sizes));
+  inputs.add("chunks", Tensor::scalar(chunks));
+  random.fill_normal(inputs.add("deltas", Tensor(Dtype::f32, {ranks, elements})).flat<float>());
+  return inputs;
+}
+
+/// The large model's list, every size divided by 4096 and rounded to a multiple of 4.
+std::vector<std::int64_t> small_gpt_3(std::int64_t layers) {
+  const std::int64_t h = 12288;
+  std::vector<std::int64_t> sizes = {50257 * h, 2048 * h};
+  for (std::int64_t l = 0; l < layers; ++l) sizes.insert(sizes.end(), {h, h, 3 * h * h, 3 * h, h * h, h, h, h, 4 * h * h, 4 * h, 4 * h * h, h});
+  sizes.insert(sizes.end(), {h, h});
+  for (std::int64_t& size : sizes) size = (2 * size / 4096 + 2) / 4 * 4;
+  return sizes;
+}
+
+GateResult check_all_ranks(const TensorRefMap& whole, const std::vector<TensorMap>& outputs) {
+  const TensorRef& deltas = whole.at("deltas");
+  const std::int64_t R = deltas.shape[0], T = deltas.shape[1];
+  const auto x = deltas.flat<const float>();
+  for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
+    const Tensor* out = outputs[rank].find("averaged");
+    if (!out) return Mismatch{"averaged", {}, "", "", 0, "output of rank " + std::to_string(rank) + " is missing"};
+    if (auto bad = same_form("averaged", out->ref(), TensorRef{Dtype::f32, {T}, nullptr})) return bad;
+    const auto y = out->flat<float>();
+    for (std::int64_t i = 0; i < T; ++i) {
+      double sum = 0, size = 0;
+      for (std::int64_t r = 0; r < R; ++r) {
+        const double value = x[static_cast<std::size_t>(r * T + i)];
+        sum += value;
+        size += std::abs(value);
+      }
+      const double error = std::abs(static_cast<double>(y[static_cast<std::size_t>(i)]) - sum / static_cast<double>(R));
+      const double allowed = static_cast<double>(R + 1) * 0x1p-24 * size / static_cast<double>(R) + 0x1p-126;
+      if (!(error <= allowed)) return Mismatch{"averaged", {i}, element_text(out->ref(), i), std::to_string(sum / static_cast<double>(R)), error / allowed, "on rank " + std::to_string(rank)};
+    }
+    if (T > 0 && std::memcmp(out->data(), outputs[0].at("averaged").data(), static_cast<std::size_t>(out->bytes())) != 0)
+      return Mismatch{"averaged", {}, "", "", 0, "rank " + std::to_string(rank) + " and rank 0 differ in bits"};
+  }
+  return std::nullopt;
+}
+
+Rejected check_deltas(const TensorRefMap& inputs) {
+  std::int64_t bytes = 0;
+  const auto sizes = inputs.at("sizes").flat<const std::int64_t>();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] % 4 != 0) return reject("bad_size", "sizes", static_cast<std::int64_t>(i), std::to_string(sizes[i]), "f32 tensors have multiples of 4 bytes");
+    bytes += sizes[i];
+  }
+  if (bytes == inputs.at("deltas").bytes()) return std::nullopt;
+  return reject("bad_size", "deltas", -1, std::to_string(inputs.at("deltas").bytes()) + " bytes", "the sizes sum to " + std::to_string(bytes));
+}
+
+std::vector<MultiRank::RankCase> cases() {
+  const auto fixed = [](std::string name, std::string note, std::vector<std::int64_t> sizes, std::int32_t chunks) {
+    return MultiRank::RankCase{std::move(name), std::move(note), [=](Random& random, int ranks) { return whole_input(random, sizes, chunks, ranks); }};
+  };
+  auto other_sizes = fixed("other_sizes", "the last rank has another order of sizes", {4, 8, 12}, 2);
+  other_sizes.damage = [](Random&, TensorMap& shard, int rank, int ranks) {
+    if (rank == ranks - 1) std::swap(shard.at("sizes").flat<std::int64_t>()[0], shard.at("sizes").flat<std::int64_t>()[1]);
+  };
+  other_sizes.code = [](int ranks) { return ranks > 1 ? "rank_mismatch" : ""; };
+  auto other_chunks = fixed("other_chunks", "rank 0 has another P", {4, 8, 12}, 2);
+  other_chunks.damage = [](Random&, TensorMap& shard, int rank, int) {
+    if (rank == 0) shard.at("chunks") = Tensor::scalar<std::int32_t>(3);
+  };
+  other_chunks.code = other_sizes.code;
+  return {fixed("no_tensors", "n = 0", {}, 3), fixed("all_zero", "tensors without elements", {0, 0, 0}, 2), fixed("empty_chunks", "P > n", {4, 400, 0, 40}, 9),
+          fixed("one_element", "fewer than ranks", {4}, 1), fixed("uneven", "no multiples of the ranks", {4, 12, 20, 4000, 70004, 300012, 28, 0, 4}, 3), std::move(other_sizes), std::move(other_chunks)};
+}
+
+}  // namespace
+
+MultiRank multi_rank(const Contract& rules) {
+  MultiRank form;
+  form.contract.input("sizes", {Dtype::i64}, {"n"}, "bytes of each tensor, the same on all ranks", "multiples of 4, >= 0");
+  form.contract.input("chunks", {Dtype::i32}, {}, "number of chunks P, the same on all ranks", "1 .. 2^20");
+  form.contract.input("deltas", {Dtype::f32}, {"T"}, "this rank's tensors, end to end", "T = sum of sizes / 4");
+  form.contract.output("averaged", {Dtype::f32}, {"T"}, "sum over ranks times 1/R");
+  for (const Rule& rule : rules.rules()) form.contract.rule(rule.code, rule.condition, rule.checked_by, rule.check);
+  form.contract.rule("bad_size", "a size is no multiple of 4, or the sizes do not sum to the bytes of deltas", CheckedBy::runner, check_deltas);
+  form.variants = {{"mpi_baseline", run_mpi_baseline, "chunk by chunk: pack, blocking all-reduce, unpack"},
+                   {"mpi", run_mpi, "direct all-reduces in ascending rank, packing one chunk while others travel"}};
+  form.workloads = {
+      {"smoke", "two layers of GPT-3 175B, sizes divided by 4096, P = 4", [](Random& random, int ranks) { return whole_input(random, small_gpt_3(2), 4, ranks); }},
+      {"standard", "GPT-3 175B, sizes divided by 4096, P = 12", [](Random& random, int ranks) { return whole_input(random, small_gpt_3(96), 12, ranks); }},
+  };
+  form.cases = cases();
+  form.identical = {"averaged"};
+  form.shard = [](const TensorMap& whole, int rank, int) {
+    TensorMap inputs;
+    inputs.add("sizes", whole.at("sizes").clone());
+    inputs.add("chunks", whole.at("chunks").clone());
+    const TensorRef& deltas = whole.at("deltas").ref();
+    TensorRef own{Dtype::f32, {deltas.shape[1]}, deltas.data + 4 * deltas.shape[1] * rank};
+    inputs.add("deltas", Tensor::copy_of(own));
+    return inputs;
+  };
+  form.gate = check_all_ranks;
+  form.wire_floor = [](const TensorMap& whole, int ranks) {
+    const auto elements = static_cast<double>(whole.at("deltas").shape()[1]);
+    return Floor{2.0 * (ranks - 1) / ranks * 4 * elements, elements};
+  };
+  return form;
+}
+
+}  // namespace faibench::diloco_comm_chunk_balance
