@@ -39,17 +39,19 @@ TEST(DilocoCommChunkBalance, finds_the_exact_partition_of_chunks_cut_in_three) {
 
 TEST(DilocoCommChunkBalance, finds_what_longest_first_misses) { EXPECT_EQ(largest_load("cpu", diloco_comm_chunk_balance::instance({3, 3, 2, 2, 2}, 2)), 6); }
 
-TEST(DilocoCommChunkBalance, reaches_the_square_of_the_anchor_on_the_standard_instances) {
-  double log_sum = 0;
+// The first five are fixed lists. Of the last, only the optimum is known: how bad round-robin is depends on the shuffle.
+TEST(DilocoCommChunkBalance, plans_the_standard_instances_as_well_as_is_known) {
   const Workload& standard = *task().find_workload("standard");
-  for (const Generator& part : standard.parts) {
+  const std::vector<double> ratios = {4.0, 4.0, 2.734, 2.928, 2.66};
+  for (std::size_t k = 0; k < ratios.size(); ++k) {
     Random random(1);
-    const TensorMap inputs = part(random);
-    const double ratio = largest_load("baseline", inputs) / largest_load("cpu", inputs);
-    log_sum += std::log(ratio);
-    RecordProperty("ratio", std::to_string(ratio));
+    const TensorMap inputs = standard.parts[k](random);
+    EXPECT_GE(largest_load("baseline", inputs) / largest_load("cpu", inputs), ratios[k]) << k;
   }
-  EXPECT_GE(std::exp(log_sum / static_cast<double>(standard.parts.size())), 1.66973 * 1.66973);
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Random random(seed);
+    EXPECT_EQ(largest_load("cpu", standard.parts.back()(random)), 0x1p30) << seed;
+  }
 }
 
 TEST(DilocoCommChunkBalance, gate_finds_a_dropped_tensor_and_a_wrong_load) {
