@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "schedule/schedule.h"
+#include "schedule/traffic.h"
+
 namespace faibench::diloco_comm_chunk_balance {
 namespace {
 
@@ -82,6 +85,28 @@ std::vector<MultiRank::RankCase> cases() {
           fixed("one_element", "fewer than ranks", {4}, 1), fixed("uneven", "no multiples of the ranks", {4, 12, 20, 4000, 70004, 300012, 28, 0, 4}, 3), std::move(other_sizes), std::move(other_chunks)};
 }
 
+/// A model of S bytes: eight equal tensors in four chunks, or one tensor where S is small. A chunk's schedule is the whole's in small, so that bytes are counted from one chunk of S.
+MultiRank::Scaling scaling() {
+  MultiRank::Scaling scaling;
+  scaling.sizes = {4, 64, 1000, 4 << 10, 64 << 10, 100'000, 1 << 20, 4 << 20, 10'000'000, 16 << 20};
+  scaling.inputs = [](Random& random, int ranks, std::int64_t bytes) {
+    const std::int64_t elements = std::max<std::int64_t>(1, bytes / 4);
+    if (elements < 64) return whole_input(random, {4 * elements}, 1, ranks);
+    std::vector<std::int64_t> sizes(8, 4 * (elements / 8));
+    sizes.back() += 4 * (elements % 8);
+    return whole_input(random, sizes, 4, ranks);
+  };
+  scaling.size_of = [](const TensorMap& whole, int ranks) { return whole.at("deltas").bytes() / ranks; };
+  scaling.size_text = "bytes of all deltas of a rank, f32";
+  scaling.bus_formula = "2(P-1)/P";
+  scaling.bus_factor = [](int ranks) { return 2.0 * (ranks - 1) / ranks; };
+  scaling.schedule = [](std::int64_t bytes, const NodeMap& nodes) {
+    return std::shared_ptr<const Schedule>(all_reduce_schedule(AllReduce::two_shot, std::max<std::int64_t>(1, bytes / 4), nodes, 4, 4));
+  };
+  scaling.bound = [](std::int64_t bytes, int ranks) { return all_reduce_bound(bytes, ranks); };
+  return scaling;
+}
+
 }  // namespace
 
 MultiRank multi_rank(const Contract& rules) {
@@ -93,13 +118,15 @@ MultiRank multi_rank(const Contract& rules) {
   for (const Rule& rule : rules.rules()) form.contract.rule(rule.code, rule.condition, rule.checked_by, rule.check);
   form.contract.rule("bad_size", "a size is no multiple of 4, or the sizes do not sum to the bytes of deltas", CheckedBy::runner, check_deltas);
   form.variants = {{"mpi_baseline", run_mpi_baseline, "chunk by chunk: pack, blocking all-reduce, unpack"},
-                   {"mpi", run_mpi, "direct all-reduces in ascending rank, packing one chunk while others travel"}};
+                   {"mpi", run_mpi, "direct all-reduces in ascending rank, packing one chunk while others travel"},
+                   {"nccl", run_mpi, "the same over NCCL", false, true}};
   form.workloads = {
       {"smoke", "two layers of GPT-3 175B, sizes divided by 4096, P = 4", [](Random& random, int ranks) { return whole_input(random, small_gpt_3(2), 4, ranks); }},
       {"standard", "GPT-3 175B, sizes divided by 4096, P = 12", [](Random& random, int ranks) { return whole_input(random, small_gpt_3(96), 12, ranks); }},
   };
   form.cases = cases();
   form.identical = {"averaged"};
+  form.scaling = scaling();
   form.shard = [](const TensorMap& whole, int rank, int) {
     TensorMap inputs;
     inputs.add("sizes", whole.at("sizes").clone());
