@@ -9,7 +9,7 @@ fail() {  # MESSAGE [EXIT_CODE]
 }
 
 run_packages=(g++ cmake ninja-build pkg-config openmpi-bin libopenmpi-dev libhdf5-dev libcli11-dev libfmt-dev nlohmann-json3-dev libhwy-dev libhwloc-dev libxxhash-dev)
-test_packages=(libgtest-dev libgmock-dev python3 python3-h5py python3-numpy python3-pandas python3-matplotlib)
+test_packages=(libgtest-dev libgmock-dev libsimgrid-dev python3 python3-h5py python3-numpy python3-pandas python3-matplotlib)
 
 # What of the named Debian packages is not installed, one a line.
 missing_packages() {
