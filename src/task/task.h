@@ -42,6 +42,7 @@ struct Variant {
   std::string name;  ///< "reference", "baseline", "cpu", ... "peer:openblas"
   Kernel kernel;
   std::string idea;  ///< one line: what makes it fast
+  Kernel decoder = {};  ///< for tasks with a Stream: its receiver; empty: Stream::decoder
 };
 
 /// What a call at least costs: bytes through memory (read + written) and arithmetic operations.
@@ -118,6 +119,28 @@ struct MultiRank {
   std::function<Floor(const TensorMap& whole, int ranks)> wire_floor;  ///< bytes that one rank must send
 };
 
+/// A judgement over many calls, where what one call returns goes into the next: the harness carries it, and a second process, started before the first call, makes of what
+/// was sent what the sender says a receiver makes of it. Takes the place of the timed blocks.
+struct Stream {
+  /// How a stream reaches sender and receiver. False: one of them failed, and the stream ends. Outputs are good until the next call of the same one.
+  class Calls {
+   public:
+    virtual ~Calls() = default;
+    virtual bool send(const TensorRefMap& inputs, TensorRefMap& outputs) = 0;
+    virtual bool receive(const TensorRefMap& inputs, TensorRefMap& outputs) = 0;
+  };
+  struct Result {
+    GateResult mismatch;       ///< what the stream found wrong
+    double ratio = 0;          ///< the metric, higher is better
+    std::int64_t steps = 0;
+    std::string figures;       ///< one line for the record
+  };
+  std::string text;            ///< the gate over many steps, as the contract words it
+  Contract receiver;           ///< all that a receiver gets, and what it gives
+  Kernel decoder;              ///< of variants, and submissions, that bring none
+  std::function<Result(const std::string& workload, std::uint64_t seed, Calls& calls)> drive;
+};
+
 struct Task {
   std::string name;
   std::string group;
@@ -135,6 +158,7 @@ struct Task {
   std::function<Floor(const TensorRefMap& inputs)> floor;
   std::string floor_text;    ///< the formula of `floor`
   std::optional<MultiRank> multi_rank;
+  std::optional<Stream> stream;
 
   /// Null when there is none of that name.
   [[nodiscard]] const Variant* find_variant(std::string_view name) const;
