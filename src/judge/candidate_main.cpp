@@ -12,6 +12,7 @@
 #include "judge/confinement.h"
 #include "judge/control_page.h"
 #include "judge/noise_probe.h"
+#include "judge/stream.h"
 #include "judge/submission_kernel.h"
 #include "task/task.h"
 
@@ -29,21 +30,30 @@ struct Session {
   ControlPage& page;
   std::byte* data;
   const Task* task;
+  const Contract* contract;
   Kernel kernel;
   int default_threads;
 
   void load() {
     task = find_judged_task(page.task);
     if (!task) throw Error(Error::Kind::bad_input, "this program has no task '" + std::string(page.task) + "'");
-    const std::string variant = page.variant;
+    std::string variant = page.variant;
+    const bool receiver = variant.starts_with(receiver_prefix) && task->stream;
+    if (receiver) {
+      variant.erase(0, receiver_prefix.size());
+      contract = &task->stream->receiver;
+    } else {
+      contract = &task->contract;
+    }
     if (variant.starts_with(library_prefix)) {
       confine_submission();
-      kernel = load_submission(variant.substr(std::strlen(library_prefix)));
+      kernel = load_submission(variant.substr(std::strlen(library_prefix)), receiver ? "faibench_decode" : "faibench_run");
+      if (receiver && !kernel) kernel = task->stream->decoder;
       return;
     }
     const Variant* found = task->find_variant(variant);
     if (!found) throw Error(Error::Kind::bad_input, task->name + " has no variant '" + variant + "'");
-    kernel = found->kernel;
+    kernel = !receiver ? found->kernel : found->decoder ? found->decoder : task->stream->decoder;
   }
 
   TensorRef tensor(const ControlPage::Slot& slot) const {
@@ -55,7 +65,7 @@ struct Session {
     TensorRefMap inputs, outputs;
     for (std::uint32_t i = 0; i < page.inputs; ++i) inputs.add(page.slots[i].name, tensor(page.slots[i]));
     for (std::uint32_t i = 0; i < page.outputs; ++i) outputs.add(page.slots[page.inputs + i].name, tensor(page.slots[page.inputs + i]));
-    if (const Rejected rejected = call_kernel(task->contract, kernel, inputs, outputs)) {
+    if (const Rejected rejected = call_kernel(*contract, kernel, inputs, outputs)) {
       store(page.code, rejected->code);
       store(page.tensor, rejected->tensor);
       store(page.message, rejected->message);
@@ -92,7 +102,7 @@ int candidate_main() {
   void* mapping = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena_descriptor, 0);
   if (mapping == MAP_FAILED) return 1;
   auto* bytes = static_cast<std::byte*>(mapping);
-  Session session{*reinterpret_cast<ControlPage*>(bytes), bytes + control_bytes, nullptr, {}, omp_get_max_threads()};
+  Session session{*reinterpret_cast<ControlPage*>(bytes), bytes + control_bytes, nullptr, nullptr, {}, omp_get_max_threads()};
   if (session.page.version != ControlPage::version_now) return 1;
   for (;;) {
     while (session.page.turn.load(std::memory_order_acquire) != ControlPage::candidate_turn) wait_while(session.page.turn, ControlPage::judge_turn);

@@ -11,6 +11,7 @@
 #include "judge/peaks.h"
 #include "judge/processes.h"
 #include "judge/slot.h"
+#include "judge/stream.h"
 #include "judge/submission_kernel.h"
 
 namespace faibench {
@@ -144,20 +145,24 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
           progress("waiting for a timing slot");
           slot = SlotLock(job.slot_files);
         }
-        CandidateLimits trusted = limits;
-        trusted.call_seconds = 3600;
-        Candidate baseline(worker, job.task, "baseline", cpus, trusted);
-        if (auto failure = baseline.load()) throw Error(Error::Kind::internal, task->name + ": the baseline does not load: " + failure->detail);
-        StopRule rule;
-        rule.budget_seconds = job.budget_seconds;
-        if (!record.performance) rule.budget_seconds /= 4;  // reported, not scored
-        Measurement m = measure(site, *task, *workload, baseline, candidate, is_baseline, job, rule, progress);
-        if (m.impossible_blocks > 0) {  // before anybody is called a cheat: was the machine slow when its peaks were measured?
-          progress("measuring the machine again");
-          judge_times(m, better_of(job.peaks, measure_peak_rates(record.threads)));
+        if (task->stream) {
+          judge_stream(job, *task, worker, candidate, limits, record, progress);
+        } else {
+          CandidateLimits trusted = limits;
+          trusted.call_seconds = 3600;
+          Candidate baseline(worker, job.task, "baseline", cpus, trusted);
+          if (auto failure = baseline.load()) throw Error(Error::Kind::internal, task->name + ": the baseline does not load: " + failure->detail);
+          StopRule rule;
+          rule.budget_seconds = job.budget_seconds;
+          if (!record.performance) rule.budget_seconds /= 4;  // reported, not scored
+          Measurement m = measure(site, *task, *workload, baseline, candidate, is_baseline, job, rule, progress);
+          if (m.impossible_blocks > 0) {  // before anybody is called a cheat: was the machine slow when its peaks were measured?
+            progress("measuring the machine again");
+            judge_times(m, better_of(job.peaks, measure_peak_rates(record.threads)));
+          }
+          set_measurement(record, m);
+          set_verdict(record, m);
         }
-        set_measurement(record, m);
-        set_verdict(record, m);
       }
     }
   }

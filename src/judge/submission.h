@@ -30,6 +30,10 @@ typedef struct faibench_reply {
  * In-place tensors come as inputs and again, with the same content, as outputs. */
 int faibench_run(const faibench_tensor* inputs, int32_t input_count, const faibench_tensor* outputs, int32_t output_count, faibench_reply* reply);
 
+/* Only for tasks that are judged over many steps, and may be left out: the receiver of what faibench_run put into its payload, in a process of its own. Inputs and outputs
+ * as `faibench show TASK` lists them; without it the task's own decoder receives. */
+int faibench_decode(const faibench_tensor* inputs, int32_t input_count, const faibench_tensor* outputs, int32_t output_count, faibench_reply* reply);
+
 #ifdef __cplusplus
 }
 #endif
