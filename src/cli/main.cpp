@@ -66,6 +66,7 @@ int run_program(int argc, char** argv) {
   add_run(app, exit_code);
   add_check(app, exit_code);
   add_report(app, exit_code);
+  add_scale(app, exit_code);
   add_doctor(app, exit_code);
   try {
     check_subcommand(app, argc, argv);

@@ -6,6 +6,7 @@
 
 #include "results/provenance_fields.h"
 #include "results/run_layout.h"
+#include "results/scaling.h"
 #include "results/table.h"
 
 namespace faibench {
@@ -104,7 +105,9 @@ void write_provenance(hid_t file, const Provenance& provenance) {
 
 }  // namespace
 
-void write_run_file(const std::filesystem::path& path, const Provenance& provenance, const std::vector<Record>& records, Disk& disk) {
+void write_run_file(const std::filesystem::path& path, const Provenance& provenance, const std::vector<Record>& records, Disk& disk) { write_run_file(path, provenance, records, nullptr, disk); }
+
+void write_run_file(const std::filesystem::path& path, const Provenance& provenance, const std::vector<Record>& records, const ScalingStudy* study, Disk& disk) {
   const std::vector<std::string> places = sample_places(records);
   const std::string bytes = hdf5::file_image([&](hid_t file) {
     hdf5::write_text_attribute(file, "format", run_format_name);
@@ -113,6 +116,7 @@ void write_run_file(const std::filesystem::path& path, const Provenance& provena
     write_samples(file, records, places);
     const Id scaling = hdf5::create_group(file, "scaling");
     hdf5::write_text_attribute(scaling.get(), "description", "studies over ranks and sizes; empty where none were made");
+    if (study) write_scaling(scaling.get(), *study);
     write_provenance(file, provenance);
   });
   write_whole_file(disk, path, bytes, Existing::replace);

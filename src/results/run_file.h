@@ -7,8 +7,13 @@
 
 namespace faibench {
 
+struct ScalingStudy;
+
 /// Writes the whole file to a temporary beside `path`, syncs, renames: `path` always holds the old run or the new one. Throws Error(io) and leaves what was there.
 void write_run_file(const std::filesystem::path& path, const Provenance& provenance, const std::vector<Record>& records, Disk& disk = Disk::real());
+
+/// The same with a study under /scaling; null: none.
+void write_run_file(const std::filesystem::path& path, const Provenance& provenance, const std::vector<Record>& records, const ScalingStudy* study, Disk& disk = Disk::real());
 
 /// Records with their samples, and the provenance. Throws Error(bad_input) "<path>: <place>: <reason>" in one line for anything that is not a well-formed run file.
 RunContents read_run_file(const std::filesystem::path& path);

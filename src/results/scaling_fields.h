@@ -1,0 +1,71 @@
+// The fields of a study's tables, stated once.
+#pragma once
+#include "results/record_fields.h"
+#include "results/scaling.h"
+
+namespace faibench {
+
+template <class R, class F>
+void visit_scaling_row_fields(R& r, F&& f) {
+  f(FieldFact{"task", "", "name of the task"}, r.task);
+  f(FieldFact{"variant", "", "implementation; library: calls of the MPI library alone"}, r.variant);
+  f(FieldFact{"cadence", "", "isolated: a common start instant a call; streaming: calls back to back. Never compare the two"}, r.cadence);
+  f(FieldFact{"ranks", "1", "ranks of the group"}, r.ranks);
+  f(FieldFact{"bytes", "B", "S, the size that bandwidth is counted from"}, r.bytes);
+  f(FieldFact{"verdict", "", "passed, wrong or skipped"}, r.verdict);
+  f(FieldFact{"detail", "", "why not passed"}, r.detail);
+  f(FieldFact{"samples", "1", "samples that count"}, r.samples);
+  f(FieldFact{"invalid", "1", "samples left out because a rank missed the start instant"}, r.invalid);
+  f(FieldFact{"stop_reason", "", "precision, time or samples"}, r.stop_reason);
+  f(FieldFact{"seconds", "s", "median time of one call: latest exit - earliest enter"}, r.seconds);
+  f(FieldFact{"low", "s", "lower end of the median's 95% interval"}, r.low);
+  f(FieldFact{"high", "s", "upper end of the median's 95% interval"}, r.high);
+  f(FieldFact{"p90", "s", "90th percentile"}, r.p90);
+  f(FieldFact{"p99", "s", "99th percentile; 0 below 100 samples"}, r.p99);
+  f(FieldFact{"least", "s", "fastest sample"}, r.least);
+  f(FieldFact{"most", "s", "slowest sample"}, r.most);
+  f(FieldFact{"dispersion", "1", "1.4826 times the median absolute deviation, over the median"}, r.dispersion);
+  f(FieldFact{"arrival_skew", "s", "median of latest enter - earliest enter"}, r.arrival_skew);
+  f(FieldFact{"exit_skew", "s", "median of latest exit - earliest exit"}, r.exit_skew);
+  f(FieldFact{"transfer", "s", "median of latest exit - latest enter"}, r.transfer);
+  f(FieldFact{"algbw", "B/s", "bytes / seconds; 0 on one rank, where nothing is sent"}, r.algbw);
+  f(FieldFact{"busbw", "B/s", "algbw times the factor of bus_formula; 0 on one rank"}, r.busbw);
+  f(FieldFact{"bus_formula", "", "factor of busbw, good for point-to-point algorithms on equal links"}, r.bus_formula);
+  f(FieldFact{"wire_node", "B", "sent within a node by the busiest rank, by the schedule of the task's own variant"}, r.wire_node);
+  f(FieldFact{"wire_network", "B", "sent between nodes by the busiest rank, by the schedule of the task's own variant"}, r.wire_network);
+  f(FieldFact{"bound_seconds", "s", "least time of any algorithm over the measured message link"}, r.bound_seconds);
+  f(FieldFact{"bound_ratio", "1", "seconds / bound_seconds; below 1 where data goes through shared memory and not messages"}, r.bound_ratio);
+  f(FieldFact{"strong_efficiency", "1", "t1 / (P tP) at equal bytes; 0 unless measured on one rank"}, r.strong_efficiency);
+  f(FieldFact{"weak_efficiency", "1", "t1 / tP at equal bytes; 0 unless measured on one rank"}, r.weak_efficiency);
+  f(FieldFact{"oversubscribed", "1", "more ranks than cores: times are those of the scheduler's turns"}, r.oversubscribed);
+  f(FieldFact{"flags", "", "bimodal, drifting, outliers, bursts, below_clock_error, super_linear"}, r.flags);
+  f(FieldFact{"clock_error", "s", "bound of the clocks' error; 0 is one clock"}, r.clock_error);
+  f(FieldFact{"key", "", "what resuming compares"}, r.key);
+}
+
+template <class R, class F>
+void visit_scaling_fit_fields(R& r, F&& f) {
+  f(FieldFact{"task", "", "name of the task"}, r.task);
+  f(FieldFact{"variant", "", "implementation"}, r.variant);
+  f(FieldFact{"cadence", "", "isolated or streaming"}, r.cadence);
+  f(FieldFact{"ranks", "1", "ranks of the group"}, r.ranks);
+  f(FieldFact{"piece", "1", "from 0, ascending in bytes"}, r.piece);
+  f(FieldFact{"from_bytes", "B", "smallest size of the piece"}, r.from_bytes);
+  f(FieldFact{"to_bytes", "B", "largest size of the piece"}, r.to_bytes);
+  f(FieldFact{"alpha", "s", "seconds = alpha + beta * bytes, least relative squares on medians, the largest size left out"}, r.alpha);
+  f(FieldFact{"beta", "s/B", "seconds of a byte"}, r.beta);
+  f(FieldFact{"max_residual", "1", "largest relative residual of all pieces"}, r.max_residual);
+  f(FieldFact{"held_out_bytes", "B", "the largest size"}, r.held_out_bytes);
+  f(FieldFact{"held_out_seconds", "s", "its measured median"}, r.held_out_seconds);
+  f(FieldFact{"held_out_forecast", "s", "what the fit says of it"}, r.held_out_forecast);
+  f(FieldFact{"held_out_error", "1", "forecast / measured - 1"}, r.held_out_error);
+}
+
+template <class R, class F>
+void visit_scaling_finding_fields(R& r, F&& f) {
+  f(FieldFact{"task", "", "name of the task"}, r.task);
+  f(FieldFact{"rule", "", "guideline that does not hold within 5%"}, r.rule);
+  f(FieldFact{"detail", "", "where, and by how much"}, r.detail);
+}
+
+}  // namespace faibench
