@@ -1,0 +1,142 @@
+// Box intersections alone (box_plan.cpp): a rank has a message for those that need a part of its shard, and no other.
+// Messages: partner after partner at growing distance around the ranks, so that nobody is everybody's first; a message is packed while those before it travel, what a rank
+// keeps is copied under them, and what lies in one run on a side is sent from there, or received there, without a copy.
+// Bound: max over ranks of max(bytes in, bytes out) through its link.
+// Shared shards: the receiver copies from the owner's shard to its own, n read and n written; pack, all-to-all and unpack come to four copies.
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "collectives/all2all_tensor_redistribute/agreement.h"
+#include "collectives/all2all_tensor_redistribute/ranks.h"
+#include "communicator/communicator.h"
+
+namespace faibench::all2all_tensor_redistribute {
+namespace {
+
+constexpr std::size_t most_under_way = 16;         // partners, each way
+constexpr std::int64_t streamed_bytes = 32 << 20;  // of a target shard: below, it may still be in a cache when it is read
+
+/// What a rank sends and receives at one distance: to the rank so far behind it, from the one so far before it.
+struct Step {
+  int distance = 0;
+  const Transfer *out = nullptr, *in = nullptr;
+};
+
+std::vector<Step> steps_of(const std::vector<Transfer>& outgoing, const std::vector<Transfer>& incoming, int rank, int ranks) {
+  std::vector<Step> steps;
+  for (const Transfer& transfer : outgoing) steps.push_back({(transfer.to - rank + ranks) % ranks, &transfer, nullptr});
+  for (const Transfer& transfer : incoming) steps.push_back({(rank - transfer.from + ranks) % ranks, nullptr, &transfer});
+  std::ranges::stable_sort(steps, {}, &Step::distance);
+  std::size_t kept = 0;
+  for (const Step& step : steps) {
+    if (kept > 0 && steps[kept - 1].distance == step.distance) steps[kept - 1].in = step.in;
+    else steps[kept++] = step;
+  }
+  steps.resize(kept);
+  return steps;
+}
+
+/// Messages under way, in the order of their start.
+class Messages {
+ public:
+  Messages(Communicator& communicator, const Shard& shard, const Redistribution& plan) : communicator_(communicator), shard_(shard), plan_(plan) {}
+
+  void start(const Step& step) {
+    if (under_way_.size() == most_under_way) finish_first();
+    UnderWay& now = under_way_.emplace_back();
+    std::optional<Incoming> incoming;
+    std::optional<Outgoing> outgoing;
+    if (step.in) {
+      now.unpack = plan_.unpack(*step.in);
+      now.in_place = now.unpack.loops == 0;
+      if (!now.in_place) now.arrived = room(step.in->count);
+      incoming = {now.in_place ? shard_.target + now.unpack.to * shard_.element : now.arrived.get(), step.in->count, step.in->from};
+    }
+    if (step.out) {
+      const StridedCopy pack = plan_.pack(*step.out);
+      const std::byte* data = shard_.source + pack.from * shard_.element;
+      if (pack.loops > 0) {
+        now.packed = room(step.out->count);
+        copy_strided(pack, shard_.source, now.packed.get(), shard_.element, Store::cached);
+        data = now.packed.get();
+      }
+      outgoing = {data, step.out->count, step.out->to};
+    }
+    now.exchange = communicator_.start_exchange({outgoing ? &*outgoing : nullptr, outgoing ? 1u : 0u}, {incoming ? &*incoming : nullptr, incoming ? 1u : 0u}, shard_.dtype);
+  }
+  void finish() {
+    while (!under_way_.empty()) finish_first();
+  }
+
+ private:
+  struct UnderWay {
+    std::unique_ptr<std::byte[]> packed, arrived;
+    StridedCopy unpack;
+    bool in_place = true;
+    std::unique_ptr<Exchange> exchange;  // last: its buffers outlive it
+  };
+  [[nodiscard]] std::unique_ptr<std::byte[]> room(std::int64_t count) const { return std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(count * shard_.element)); }
+  void finish_first() {
+    UnderWay& first = under_way_.front();
+    first.exchange->wait();
+    if (!first.in_place) copy_strided(first.unpack, first.arrived.get(), shard_.target, shard_.element, Store::cached);
+    under_way_.pop_front();
+  }
+
+  Communicator& communicator_;
+  const Shard& shard_;
+  const Redistribution& plan_;
+  std::deque<UnderWay> under_way_;
+};
+
+/// `pulls`: ranks of one node copy straight from each other's shards.
+void move(Communicator& communicator, const Shard& shard, const Redistribution& plan, bool pulls) {
+  const int rank = communicator.rank(), ranks = communicator.size();
+  std::vector<Transfer> incoming = plan.incoming(rank, communicator.nodes()), outgoing = plan.outgoing(rank, communicator.nodes()), near;
+  std::optional<Transfer> own;
+  const auto is_near = [&](int peer) { return pulls && communicator.nodes().same_node(peer, rank); };
+  std::erase_if(incoming, [&](const Transfer& transfer) {
+    if (transfer.from == rank) own = transfer;
+    else if (is_near(transfer.from)) near.push_back(transfer);
+    return transfer.from == rank || is_near(transfer.from);
+  });
+  std::erase_if(outgoing, [&](const Transfer& transfer) { return is_near(transfer.to); });
+
+  Messages messages(communicator, shard, plan);
+  for (const Step& step : steps_of(outgoing, incoming, rank, ranks)) messages.start(step);
+  const Store store = plan.target().size(rank) * shard.element >= streamed_bytes ? Store::streamed : Store::cached;
+  std::ranges::sort(near, {}, [&](const Transfer& transfer) { return (transfer.from - rank + ranks) % ranks; });  // the next rank first: not everybody reads the same one
+  for (const Transfer& transfer : near) copy_strided(plan.direct(transfer), communicator.peer_address(transfer.from, shard.source), shard.target, shard.element, store);
+  if (own) copy_strided(plan.direct(*own), shard.source, shard.target, shard.element, store);
+  if (store == Store::streamed) flush_streams();
+  messages.finish();
+  if (pulls) communicator.node_barrier();  // what others read is theirs until they have
+}
+
+Rejected compare_and_move(MultiRank::Call& call, bool pulls) {
+  const Shard shard(call);
+  Communicator& communicator = call.communicator;
+  // Where ranks pull, the all-reduce is the barrier in front: after it all shards are there.
+  if (auto rejected = compare_ranks(communicator, shard, pulls)) return rejected;
+  const Redistribution plan = shard.plan();
+  call.arguments.lengths.set("T", plan.target().size(communicator.rank()));
+  move(communicator, shard, plan, pulls && communicator.size() > 1);
+  return std::nullopt;
+}
+
+}  // namespace
+
+Rejected run_mpi(MultiRank::Call& call) { return compare_and_move(call, false); }
+
+Rejected run_mpi_registered(MultiRank::Call& call) {
+  const Communicator& communicator = call.communicator;
+  const std::byte* const source = call.arguments.inputs.at("src_data").data;
+  bool pulls = true;
+  for (const int peer : communicator.nodes().members(communicator.nodes().node_of(communicator.rank()))) pulls &= communicator.peer_address(peer, source) != nullptr;
+  return compare_and_move(call, pulls);
+}
+
+}  // namespace faibench::all2all_tensor_redistribute

@@ -1,0 +1,273 @@
+// The multi-rank form under mpirun: every byte in its place on every rank, every rejection the same on all, and no byte on the wire beyond those that must cross.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "collectives/all2all_tensor_redistribute/all2all_tensor_redistribute.h"
+#include "collectives/all2all_tensor_redistribute/box_plan.h"
+#include "collectives/all2all_tensor_redistribute/ranks.h"
+#include "collectives/pmpi_counter.h"
+#include "communicator/mpi_communicator.h"
+#include "schedule/traffic.h"
+
+namespace faibench {
+namespace {
+
+using all2all_tensor_redistribute::Layout;
+using all2all_tensor_redistribute::Redistribution;
+using all2all_tensor_redistribute::Transfer;
+using all2all_tensor_redistribute::whole_input;
+using testing_support::wire_counts;
+
+const MultiRank& form() {
+  static const MultiRank form = all2all_tensor_redistribute::multi_rank();
+  return form;
+}
+
+const MultiRank::RankVariant& variant(const std::string& name) {
+  for (const auto& v : form().variants)
+    if (v.name == name) return v;
+  throw Error(Error::Kind::internal, "no variant " + name);
+}
+
+bool poisoned(const Tensor& tensor) {
+  const std::vector<std::byte> poison(static_cast<std::size_t>(tensor.bytes()), std::byte{0xCB});
+  return tensor.bytes() == 0 || std::memcmp(poison.data(), tensor.data(), poison.size()) == 0;
+}
+
+/// One call as the harness makes it: nobody runs where a rule that one rank checks alone fails on any; outputs poisoned, then cut to their length.
+struct Result {
+  Rejected rejected;
+  TensorMap outputs;
+};
+Result run(Communicator& communicator, const std::string& name, const TensorMap& shard) {
+  TensorRefMap inputs = refs(shard);
+  Result result;
+  Dims dims;
+  result.rejected = form().contract.check_general(inputs, dims);
+  if (!result.rejected) result.rejected = form().contract.check_rules(inputs, CheckedBy::runner);
+  std::int64_t any = result.rejected ? 1 : 0;
+  communicator.all_reduce(&any, &any, 1, Dtype::i64, Reduce::max);
+  if (any) {
+    if (!result.rejected) result.rejected = Rejection{"(another rank's)", "", -1, ""};
+    return result;
+  }
+  result.outputs = allocate_outputs(form().contract, inputs);
+  Tensor& out = result.outputs.at("dst_data");
+  if (out.bytes() > 0) std::memset(out.data(), 0xCB, static_cast<std::size_t>(out.bytes()));
+  TensorRefMap outputs = refs(result.outputs);
+  std::unique_ptr<SharedMemory> memory;
+  if (variant(name).registered && (memory = communicator.share(inputs.at("src_data").bytes()))) {
+    if (inputs.at("src_data").bytes() > 0) std::memcpy(memory->own(), inputs.at("src_data").data, static_cast<std::size_t>(inputs.at("src_data").bytes()));
+    inputs.at("src_data").data = memory->own();
+  }
+  MultiRank::Call call{communicator, Arguments{inputs, outputs, {}}};
+  wire_counts() = {};
+  result.rejected = variant(name).run(call);
+  if (result.rejected) return result;
+  TensorRef whole_room = out.ref();
+  whole_room.shape[0] = call.arguments.lengths.at("T");
+  TensorRef rest = out.ref();
+  rest.shape[0] -= whole_room.shape[0];
+  rest.data += whole_room.bytes();
+  EXPECT_TRUE(poisoned(Tensor::copy_of(rest))) << "written past the shard";
+  out = Tensor::copy_of(whole_room);
+  return result;
+}
+
+/// Every rank sees the outputs of all.
+std::vector<TensorMap> gathered(Communicator& communicator, const TensorMap& own) {
+  const Tensor& out = own.at("dst_data");
+  const std::vector<std::int64_t> ones(static_cast<std::size_t>(communicator.size()), 1);
+  std::vector<std::int64_t> counts(ones.size());
+  const std::int64_t count = out.size();
+  communicator.all_gather(&count, counts.data(), ones, Dtype::i64);
+  std::int64_t sum = 0;
+  for (const std::int64_t n : counts) sum += n;
+  Tensor all(out.dtype(), {sum});
+  communicator.all_gather(out.data(), all.data(), counts, out.dtype());
+  std::vector<TensorMap> outputs(counts.size());
+  std::int64_t at = 0;
+  for (std::size_t r = 0; r < counts.size(); at += counts[r++] * size_of(out.dtype())) outputs[r].add("dst_data", Tensor::copy_of(TensorRef{out.dtype(), {counts[r]}, all.data() + at}));
+  return outputs;
+}
+
+void expect_right(Communicator& communicator, const std::string& name, const TensorMap& whole) {
+  const Result result = run(communicator, name, form().shard(whole, communicator.rank(), communicator.size()));
+  EXPECT_FALSE(result.rejected) << result.rejected->message;
+  if (result.rejected) return;  // all ranks, or the test hangs and its limit tells
+  const GateResult bad = form().gate(refs(whole), gathered(communicator, result.outputs));
+  EXPECT_FALSE(bad) << to_string(*bad);
+}
+
+Redistribution plan_of(const TensorMap& whole) {
+  const auto list = [&](const char* name) { return whole.at(name).flat<std::int64_t>(); };
+  return {list("shape"), list("mesh"), list("src_axes"), list("src_axes_offsets"), list("dst_axes"), list("dst_axes_offsets")};
+}
+
+struct Setting {
+  const char* name;
+  std::string variant;
+  MpiOptions options = {};
+};
+class OnRanks : public testing::TestWithParam<Setting> {
+ protected:
+  std::unique_ptr<Communicator> world_ = mpi_world(GetParam().options);
+  const int rank_ = world_->rank(), size_ = world_->size();
+};
+const Setting settings[] = {
+    {"baseline", "mpi_baseline"},
+    {"baseline_in_chunks_of_7", "mpi_baseline", {.chunk_limit = 7}},
+    {"library", "peer:mpi"},
+    {"library_in_chunks_of_7", "peer:mpi", {.chunk_limit = 7}},
+    {"messages", "mpi"},
+    {"messages_in_chunks_of_7", "mpi", {.chunk_limit = 7}},
+    {"messages_on_nodes_of_two", "mpi", {.ranks_per_node = 2}},
+    {"registered", "mpi_registered"},
+    {"registered_on_nodes_of_two", "mpi_registered", {.ranks_per_node = 2}},
+    {"registered_on_nodes_of_two_in_chunks_of_7", "mpi_registered", {.chunk_limit = 7, .ranks_per_node = 2}},
+    {"registered_on_nodes_of_one", "mpi_registered", {.ranks_per_node = 1}},
+    {"registered_without_shared_memory", "mpi_registered", {.shared_memory = false}},
+    {"the_nccl_form", "nccl"},
+};
+INSTANTIATE_TEST_SUITE_P(all2all_tensor_redistribute, OnRanks, testing::ValuesIn(settings), [](const auto& i) { return std::string(i.param.name); });
+
+TEST_P(OnRanks, every_case_is_right_or_rejected_alike_on_all_ranks) {
+  for (const auto& c : form().cases) {
+    SCOPED_TRACE(c.name + " on rank " + std::to_string(rank_) + " of " + std::to_string(size_));
+    Random random(c.name, "", 1, 0);
+    const TensorMap whole = c.inputs(random, size_);
+    const std::string wanted = c.damage ? c.code(size_) : "";
+    if (wanted.empty()) {
+      expect_right(*world_, GetParam().variant, whole);
+      continue;
+    }
+    TensorMap shard = form().shard(whole, rank_, size_);
+    c.damage(random, shard, rank_, size_);
+    const Result result = run(*world_, GetParam().variant, shard);
+    EXPECT_TRUE(result.rejected);
+    if (!result.rejected) continue;
+    if (result.rejected->code != "(another rank's)") { EXPECT_EQ(result.rejected->code, wanted) << result.rejected->message; }
+    if (result.outputs.find("dst_data")) { EXPECT_TRUE(poisoned(result.outputs.at("dst_data"))) << "written although rejected"; }
+    if (c.name == "two_wrong_shards") { EXPECT_NE(result.rejected->message.find("rank 0"), std::string::npos) << result.rejected->message; }
+  }
+}
+
+TEST_P(OnRanks, random_layouts_are_right) {
+  Random random("random layouts", "", 1, 0);
+  const Dtype dtypes[] = {Dtype::u8, Dtype::bf16, Dtype::f32, Dtype::u64};
+  for (int round = 0; round < 60; ++round) {
+    Layout layout;
+    layout.dtype = dtypes[round % 4];
+    std::int64_t left = size_;  // factors in random order, some 1
+    while (left > 1 && layout.mesh.size() < 3) {
+      std::int64_t n = random.between(1, left);
+      while (left % n != 0) ++n;
+      layout.mesh.push_back(n);
+      left /= n;
+    }
+    layout.mesh.push_back(left);
+    const std::int64_t D = random.between(1, 4);
+    for (std::int64_t d = 0; d < D; ++d) layout.shape.push_back(random.chance(0.05) ? 0 : random.between(1, 13));
+    for (auto* sharding : {&layout.source, &layout.target}) {
+      sharding->resize(static_cast<std::size_t>(D));
+      for (const std::int64_t axis : random.permutation(static_cast<std::int64_t>(layout.mesh.size())))
+        if (random.chance(0.7)) (*sharding)[static_cast<std::size_t>(random.below(D))].push_back(axis);
+    }
+    SCOPED_TRACE("round " + std::to_string(round) + " on rank " + std::to_string(rank_) + " of " + std::to_string(size_));
+    expect_right(*world_, GetParam().variant, whole_input(random, layout));
+  }
+}
+
+TEST_P(OnRanks, the_smoke_workload_is_right) {
+  Random random("smoke", "", 1, 0);
+  if (GetParam().options.chunk_limit < mpi_chunk_limit) return;  // ten thousands of messages
+  expect_right(*world_, GetParam().variant, form().workloads.front().inputs(random, size_));
+}
+
+// What the plan says a rank sends is what it sends: one message a partner, nothing to itself, and together what the receivers lack.
+TEST_P(OnRanks, sends_the_plans_bytes_and_no_other) {
+  const bool registered = GetParam().variant == "mpi_registered" && GetParam().options.shared_memory;
+  if (GetParam().variant != "mpi" && GetParam().variant != "mpi_registered") return;
+  for (const auto& c : form().cases) {
+    if (c.damage) continue;
+    SCOPED_TRACE(c.name + " on rank " + std::to_string(rank_) + " of " + std::to_string(size_));
+    Random random(c.name, "", 2, 0);
+    const TensorMap whole = c.inputs(random, size_);
+    const Result result = run(*world_, GetParam().variant, form().shard(whole, rank_, size_));
+    EXPECT_FALSE(result.rejected);
+    const Redistribution plan = plan_of(whole);
+    std::int64_t bytes = 0, messages = 0;
+    for (const Transfer& transfer : plan.outgoing(rank_, world_->nodes())) {
+      if (registered && world_->nodes().same_node(transfer.to, rank_)) continue;
+      bytes += transfer.count * size_of(whole.at("src_data").dtype());
+      ++messages;
+    }
+    EXPECT_EQ(wire_counts().bytes_sent(), bytes);
+    if (GetParam().options.chunk_limit == mpi_chunk_limit) { EXPECT_EQ(wire_counts().messages_sent(), messages); }
+    std::int64_t sent = wire_counts().bytes_sent(), lacking = plan.target().size(rank_) * size_of(whole.at("src_data").dtype());
+    for (const Transfer& transfer : plan.incoming(rank_, world_->nodes()))
+      if (transfer.from == rank_) lacking -= transfer.count * size_of(whole.at("src_data").dtype());
+    world_->all_reduce(&sent, &sent, 1, Dtype::i64, Reduce::sum);
+    world_->all_reduce(&lacking, &lacking, 1, Dtype::i64, Reduce::sum);
+    if (!registered) { EXPECT_EQ(sent, lacking) << "of all ranks"; }
+    if (registered && world_->nodes().nodes() == 1) { EXPECT_EQ(sent, 0); }
+  }
+}
+
+TEST_P(OnRanks, sends_what_the_schedule_of_the_study_says) {
+  if (GetParam().variant != "mpi" || GetParam().options.chunk_limit < mpi_chunk_limit) return;
+  for (const std::int64_t S : {4, 8, 20, 64, 1000, 4096, 100'000}) {
+    SCOPED_TRACE(std::to_string(S) + " bytes, rank " + std::to_string(rank_) + " of " + std::to_string(size_));
+    Random random("study", "", 1, static_cast<std::uint64_t>(S));
+    const TensorMap whole = form().scaling->inputs(random, size_, S);
+    const std::int64_t came_to = form().scaling->size_of(whole, size_);
+    EXPECT_NEAR(static_cast<double>(came_to), static_cast<double>(S), 4 + 0.05 * static_cast<double>(S));
+    const auto schedule = form().scaling->schedule(S, world_->nodes());
+    EXPECT_EQ(fault_in(*schedule).value_or(""), "");
+    const Result result = run(*world_, "mpi", form().shard(whole, rank_, size_));
+    EXPECT_FALSE(result.rejected);
+    const Traffic traffic = traffic_of(*schedule, world_->nodes(), rank_);
+    EXPECT_EQ(wire_counts().bytes_sent(), traffic.bytes_sent[0] + traffic.bytes_sent[1]);
+    EXPECT_EQ(wire_counts().messages_sent(), traffic.messages_sent[0] + traffic.messages_sent[1]);
+    std::int64_t busiest = std::max(traffic.bytes_sent[0] + traffic.bytes_sent[1], traffic.bytes_received[0] + traffic.bytes_received[1]);
+    std::int64_t partners = traffic.partners;
+    world_->all_reduce(&busiest, &busiest, 1, Dtype::i64, Reduce::max);
+    world_->all_reduce(&partners, &partners, 1, Dtype::i64, Reduce::max);
+    EXPECT_EQ(form().scaling->bound(S, size_).bytes, static_cast<double>(busiest));
+    EXPECT_EQ(form().scaling->bound(S, size_).rounds, partners);
+    EXPECT_DOUBLE_EQ(form().wire_floor(whole, size_).bytes, static_cast<double>(traffic.bytes_received[0] + traffic.bytes_received[1]) * (rank_ == 0 ? 1 : 0) +
+                                                                (rank_ == 0 ? 0.0 : form().wire_floor(whole, size_).bytes));  // rank 0 has the most columns
+  }
+}
+
+TEST(MultiRankGate, refuses_a_misplaced_byte_a_short_shard_and_a_missing_one) {
+  Random random(7);
+  const TensorMap whole = whole_input(random, {{5, 6}, {3}, {{0}, {}}, {{}, {0}}, Dtype::bf16});
+  std::vector<TensorMap> outputs(3);
+  const auto source = whole.at("src_data").flat<bf16>();
+  for (std::int64_t q = 0; q < 3; ++q) {
+    const auto out = outputs[static_cast<std::size_t>(q)].add("dst_data", Tensor(Dtype::bf16, {10})).flat<bf16>();
+    for (std::int64_t row = 0; row < 5; ++row)
+      for (std::int64_t column = 0; column < 2; ++column) out[static_cast<std::size_t>(2 * row + column)] = source[static_cast<std::size_t>(6 * row + 2 * q + column)];
+  }
+  EXPECT_FALSE(form().gate(refs(whole), outputs));
+  outputs[2].at("dst_data").data()[19] ^= std::byte{0x80};
+  EXPECT_TRUE(form().gate(refs(whole), outputs));
+  outputs[2].at("dst_data").data()[19] ^= std::byte{0x80};
+  outputs[1].at("dst_data") = Tensor(Dtype::bf16, {9});
+  EXPECT_TRUE(form().gate(refs(whole), outputs));
+  outputs[1] = TensorMap();
+  EXPECT_TRUE(form().gate(refs(whole), outputs));
+}
+
+TEST(MultiRankStudy, has_a_sound_schedule_for_very_many_ranks) {
+  for (const std::int64_t S : {4, 1 << 20}) {
+    const auto schedule = form().scaling->schedule(S, NodeMap::regular(4096, 8));
+    const int sampled[] = {0, 17, 4095};
+    EXPECT_EQ(fault_in(*schedule, sampled).value_or(""), "");
+  }
+}
+
+}  // namespace
+}  // namespace faibench
