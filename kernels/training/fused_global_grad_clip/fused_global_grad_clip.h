@@ -30,6 +30,8 @@ Rejected clip_gradients(View<const T, 1> grads, View<const std::int64_t, 1> offs
 /// The fixed cases of the gate, and a small valid input of random shape and content.
 std::vector<Case> cases();
 TensorMap random_input(Random& random);
+/// The gate. Reads inputs, outputs and expected of the one-process form.
+GateResult check_clip(const GateCall& call);
 /// Inputs of one call.
 TensorMap clip_input(Tensor grads, std::vector<std::int64_t> offsets, double max_norm, bool error_if_nonfinite);
 

@@ -1,4 +1,4 @@
-// fused_global_grad_clip: contract, reference, workloads, gate, floor. The cases are in cases.cpp.
+// fused_global_grad_clip: contract, reference, gate, floor. The cases are in cases.cpp, the values of workloads in workloads.cpp, the multi-rank form in ranks.cpp.
 #include "task/task.h"
 
 #include <cmath>
@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "kernels/training/fused_global_grad_clip/fused_global_grad_clip.h"
+#include "kernels/training/fused_global_grad_clip/ranks.h"
+#include "kernels/training/fused_global_grad_clip/workloads.h"
 
 namespace faibench {
 namespace fused_global_grad_clip {
@@ -67,6 +69,8 @@ bool all_close(std::span<const T> out, std::span<const T> ref, double rtol, doub
   return good;
 }
 
+}  // namespace
+
 GateResult check_clip(const GateCall& call) {
   const TensorRef *clipped = call.outputs.find("clipped"), *expected = call.expected.find("clipped");
   const TensorRef& grads = call.inputs.at("grads");
@@ -96,47 +100,7 @@ GateResult check_clip(const GateCall& call) {
   return close_outputs({call.inputs, call.outputs, wanted, call.probes}, {{"clipped", grads.dtype, rtol, atol}});
 }
 
-/// Normal values, sigma of each tensor log-uniform from low to high.
-TensorMap normal_gradients(Random& random, const std::vector<std::int64_t>& lengths, Dtype dtype, double low, double high, double max_norm) {
-  std::vector<std::int64_t> offsets = {0};
-  for (std::int64_t length : lengths) offsets.push_back(offsets.back() + length);
-  Tensor grads(dtype, {offsets.back()});
-  std::vector<float> staging;
-  for (std::size_t k = 0; k < lengths.size(); ++k) {
-    const auto sigma = static_cast<float>(low * stable_exp(random.uniform() * stable_log(high / low)));
-    const auto first = static_cast<std::size_t>(offsets[k]), n = static_cast<std::size_t>(lengths[k]);
-    if (dtype == Dtype::f32) {
-      random.fill_normal(grads.flat<float>().subspan(first, n), 0, sigma);
-      continue;
-    }
-    staging.resize(n);
-    random.fill_normal(staging, 0, sigma);
-    const auto out = grads.flat<bf16>().subspan(first, n);
-    for (std::size_t i = 0; i < n; ++i) out[i] = to_bf16(staging[i]);
-  }
-  return clip_input(std::move(grads), std::move(offsets), max_norm, false);
-}
-
-/// A 24-layer transformer, hidden 1024, its matrices scaled by 2/7 so that about 1e8 elements come together.
-std::vector<std::int64_t> transformer_lengths() {
-  constexpr std::int64_t hidden = 1024;
-  const auto matrix = [](std::int64_t rows, std::int64_t columns) { return rows * columns * 2 / 7; };
-  std::vector<std::int64_t> lengths = {matrix(50257, hidden)};
-  for (int layer = 0; layer < 24; ++layer)
-    for (std::int64_t length : {hidden, matrix(3 * hidden, hidden), matrix(hidden, hidden), hidden, matrix(4 * hidden, hidden), matrix(hidden, 4 * hidden)}) lengths.push_back(length);
-  return lengths;
-}
-
-std::vector<std::int64_t> gpu_lengths(Random& random) {
-  std::vector<std::int64_t> lengths;
-  for (int k = 0; k < 6000; ++k) lengths.push_back(random.between(256, 4096));
-  for (int k = 6000; k < 8192; ++k) {
-    const double u = random.uniform();
-    lengths.push_back(static_cast<std::int64_t>(16384 * stable_exp(u * (0.6 + 0.4 * u) * stable_log(61.0))));
-  }
-  random.shuffle(lengths);
-  return lengths;
-}
+namespace {
 
 Task make() {
   Task task;
@@ -167,14 +131,13 @@ Task make() {
        "segments of the flat buffer on all threads, several chains of sums, streamed stores; copied in the first pass where a sample says that nothing will be clipped"},
   };
   const auto standard = [](double max_norm) {
-    return Generator([max_norm](Random& random) { return normal_gradients(random, transformer_lengths(), Dtype::f32, 1e-5, 1e-2, max_norm); });
+    return Generator([max_norm](Random& random) { return normal_gradients(random, transformer_lengths(7), Dtype::f32, 1e-5, 1e-2, max_norm); });
   };
   const auto gpu = [](double max_norm) { return Generator([max_norm](Random& random) { return normal_gradients(random, gpu_lengths(random), Dtype::bf16, 1e-5, 1e-2, max_norm); }); };
   task.workloads = {
       {"smoke", "40 tensors, G about 100k, f32; normal(0, 1e-3), max_norm = 0.1: clipped",
        {[](Random& random) {
-         std::vector<std::int64_t> lengths;
-         for (int k = 0; k < 40; ++k) lengths.push_back(random.between(1, 5000));
+         const std::vector<std::int64_t> lengths = small_lengths(random);
          return normal_gradients(random, lengths, Dtype::f32, 1e-3, 1e-3, 0.1);
        }},
        0.0003},
@@ -193,6 +156,7 @@ Task make() {
     return Floor{2.0 * static_cast<double>(grads.bytes()), 3.0 * static_cast<double>(grads.size())};
   };
   task.floor_text = "2 G elements of bytes (read once, written once; a second read only where they fit no cache), 3 G operations";
+  task.multi_rank = multi_rank();
   return task;
 }
 

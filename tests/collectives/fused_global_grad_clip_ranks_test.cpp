@@ -1,0 +1,184 @@
+// The multi-rank form under mpirun: right on every rank, equal bits where ranks must not drift apart, and every rejection on all ranks alike.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "communicator/mpi_communicator.h"
+#include "kernels/training/fused_global_grad_clip/ranks.h"
+#include "schedule/traffic.h"
+
+namespace faibench {
+namespace {
+
+const MultiRank& form() { return *find_task("fused_global_grad_clip")->multi_rank; }
+
+struct Result {
+  Rejected rejected;
+  TensorMap outputs;
+  bool untouched = false;
+};
+Result run(Communicator& communicator, const TensorMap& shard, const MultiRank::RankVariant& variant) {
+  const TensorRefMap inputs = refs(shard);
+  Result result{{}, allocate_outputs(form().contract, inputs)};
+  for (auto& [name, tensor] : result.outputs)
+    if (tensor.bytes() > 0) std::memset(tensor.data(), 0xCB, static_cast<std::size_t>(tensor.bytes()));
+  TensorRefMap outputs = refs(result.outputs);
+  MultiRank::Call call{communicator, Arguments{inputs, outputs, {}}};
+  result.rejected = variant.run(call);
+  result.untouched = true;
+  for (const auto& [name, tensor] : result.outputs)
+    for (std::int64_t i = 0; i < tensor.bytes(); ++i) result.untouched &= tensor.data()[i] == std::byte{0xCB};
+  return result;
+}
+
+/// What every rank gave for one output, by rank.
+std::vector<TensorMap> outputs_of_all(Communicator& communicator, const TensorMap& own) {
+  std::vector<TensorMap> all(static_cast<std::size_t>(communicator.size()));
+  for (const auto& [name, tensor] : own) {
+    std::vector<std::int64_t> lengths(all.size()), ones(all.size(), 1);
+    const std::int64_t length = tensor.bytes();
+    communicator.all_gather(&length, lengths.data(), ones, Dtype::i64);
+    std::int64_t sum = 0;
+    for (const std::int64_t bytes : lengths) sum += bytes;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(sum));
+    communicator.all_gather(tensor.data(), bytes.data(), lengths, Dtype::u8);
+    const std::byte* from = bytes.data();
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      Shape shape = tensor.shape();
+      if (!shape.empty()) shape[0] = lengths[rank] / size_of(tensor.dtype());
+      Tensor& copy = all[rank].add(name, Tensor(tensor.dtype(), shape));
+      if (lengths[rank] > 0) std::memcpy(copy.data(), from, static_cast<std::size_t>(lengths[rank]));
+      from += lengths[rank];
+    }
+  }
+  return all;
+}
+
+void expect_right(Communicator& communicator, const TensorMap& whole, const Result& result) {
+  EXPECT_FALSE(result.rejected) << result.rejected->message;
+  const GateResult bad = form().gate(refs(whole), outputs_of_all(communicator, result.outputs));
+  EXPECT_FALSE(bad) << to_string(*bad);
+}
+
+/// Whether the runner finds fault with the shard of any rank: then nobody runs.
+bool found_by_the_runner(Communicator& communicator, const TensorMap& shard) {
+  Dims dims;
+  std::int64_t found = form().contract.check_general(refs(shard), dims) || form().contract.check_rules(refs(shard), CheckedBy::runner);
+  communicator.all_reduce(&found, &found, 1, Dtype::i64, Reduce::max);
+  return found != 0;
+}
+
+TEST(GradClipRanks, every_case_is_right_or_rejected_alike_on_all_ranks) {
+  const auto gathering = mpi_world();
+  for (const std::int64_t chunk_limit : {std::int64_t{1000}, mpi_chunk_limit}) {  // the first: messages longer than one call takes are cut
+    const auto world_owner = mpi_world(chunk_limit);
+    Communicator& world = *world_owner;
+    for (const auto& c : form().cases) {
+      SCOPED_TRACE(c.name);
+      Random random(c.name, "", 1, 0);
+      const TensorMap whole = c.inputs(random, world.size());
+      TensorMap shard = form().shard(whole, world.rank(), world.size());
+      if (c.damage) c.damage(random, shard, world.rank(), world.size());
+      const std::string code = c.code ? c.code(world.size()) : "";
+      if (found_by_the_runner(world, shard)) {
+        EXPECT_NE(code, "");
+        continue;
+      }
+      for (const auto& variant : form().variants) {
+        SCOPED_TRACE(variant.name);
+        const Result result = run(world, shard, variant);
+        if (code.empty()) expect_right(*gathering, whole, result);
+        else {
+          EXPECT_EQ(result.rejected ? result.rejected->code : "", code);
+          EXPECT_TRUE(result.untouched);
+        }
+      }
+    }
+  }
+}
+
+TEST(GradClipRanks, the_workloads_are_clipped_by_both_variants_within_the_gate) {
+  const auto world_owner = mpi_world();
+  Communicator& world = *world_owner;
+  for (std::uint64_t seed : {1, 2}) {
+    Random random(seed);
+    const TensorMap whole = form().workloads[0].inputs(random, world.size());
+    for (const auto& variant : form().variants) expect_right(world, whole, run(world, form().shard(whole, world.rank(), world.size()), variant));
+  }
+}
+
+TEST(GradClipRanks, one_byte_or_one_element_less_on_one_rank_is_a_mismatch) {
+  const auto world_owner = mpi_world();
+  Communicator& world = *world_owner;
+  if (world.size() == 1) return;
+  Random random(3);
+  const TensorMap whole = form().workloads[0].inputs(random, world.size());
+  for (const char* name : {"sizes", "max_norm", "error_if_nonfinite"})
+    for (const auto& variant : form().variants) {
+      TensorMap shard = form().shard(whole, world.rank(), world.size());
+      if (world.rank() == world.size() - 1) shard.at(name).data()[shard.at(name).bytes() / 2] ^= std::byte{1};
+      const Result result = run(world, shard, variant);
+      EXPECT_EQ(result.rejected ? result.rejected->code : "", "rank_mismatch") << name;
+    }
+  for (const char* name : {"sizes", "grads"})
+    for (const auto& variant : form().variants) {
+      TensorMap shard = form().shard(whole, world.rank(), world.size());
+      if (world.rank() == world.size() - 1) {
+        TensorRef less = shard.at(name).ref();
+        --less.shape[0];
+        shard.at(name) = Tensor::copy_of(less);
+      }
+      const Result result = run(world, shard, variant);
+      EXPECT_EQ(result.rejected ? result.rejected->code : "", "rank_mismatch") << name;
+    }
+}
+
+TEST(GradClipRanks, the_gate_finds_a_drifted_norm_a_drifted_replica_and_a_wrong_chunk) {
+  const auto world_owner = mpi_world();
+  Communicator& world = *world_owner;
+  Random random(4);
+  const TensorMap whole = fused_global_grad_clip::rank_cases()[6].inputs(random, world.size());
+  const Result result = run(world, form().shard(whole, world.rank(), world.size()), form().variants[1]);
+  const auto gate_after = [&](int rank, const char* name, std::int64_t element, bool slightly) {
+    std::vector<TensorMap> outputs = outputs_of_all(world, result.outputs);
+    float& value = outputs[static_cast<std::size_t>(rank)].at(name).flat<float>()[static_cast<std::size_t>(element)];
+    value = slightly ? std::nextafter(value, 1e9f) : value + 1;
+    return form().gate(refs(whole), outputs).has_value();
+  };
+  const int last = world.size() - 1;
+  const std::int64_t replica = fused_global_grad_clip::share_of(3000, last, world.size()).count + 3;
+  EXPECT_TRUE(gate_after(last, "clipped", 0, false));
+  EXPECT_TRUE(gate_after(0, "total_norm", 0, false));
+  if (world.size() == 1) return;
+  EXPECT_TRUE(gate_after(last, "total_norm", 0, true));
+  EXPECT_TRUE(gate_after(last, "tensor_norms", 1, true));
+  EXPECT_TRUE(gate_after(last, "clipped", replica, true));
+}
+
+TEST(GradClipRanks, shares_cover_every_element_once_on_any_number_of_ranks) {
+  for (const std::int64_t n : {1024, 1025, 4096, 99'999})
+    for (const int ranks : {1, 2, 7, 1000, 5000}) {
+      std::int64_t next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto share = fused_global_grad_clip::share_of(n, rank, ranks);
+        ASSERT_EQ(share.first, next);
+        ASSERT_GE(share.count, 0);
+        next += share.count;
+      }
+      EXPECT_EQ(next, n);
+    }
+  EXPECT_EQ(fused_global_grad_clip::share_of(1023, 3, 5).count, 1023);
+}
+
+TEST(GradClipRanks, the_schedule_of_norms_is_sound_for_every_size) {
+  for (const int ranks : {2, 3, 8, 13, 64})
+    for (const std::int64_t tensors : {1, 7, 300, 3000, 40'000}) {
+      const NodeMap nodes = NodeMap::regular(ranks, ranks);
+      const auto fault = fault_in(*fused_global_grad_clip::norms_schedule(tensors, nodes));
+      EXPECT_FALSE(fault) << *fault;
+    }
+}
+
+}  // namespace
+}  // namespace faibench
