@@ -53,6 +53,13 @@ TensorMap input_bytes(const Task& task, const TensorRefMap& inputs) {
   return outputs;
 }
 
+bool equal(const TensorMap& a, const TensorMap& b) {
+  return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
+    const Tensor &s = x.second, &t = y.second;
+    return x.first == y.first && s.shape() == t.shape() && s.dtype() == t.dtype() && (s.bytes() == 0 || std::memcmp(s.data(), t.data(), static_cast<std::size_t>(s.bytes())) == 0);
+  });
+}
+
 // Rows of the first dimension that has more than one moved on by one.
 TensorMap rotated(TensorMap outputs) {
   for (auto& [name, tensor] : outputs) {
@@ -75,7 +82,12 @@ std::vector<std::string> lint_gate(const Task& task, const Workload& workload, s
     Random random = Random(task.name, workload.name, seed, repetition).stream(0);
     return workload.parts.front()(random);
   };
-  const TensorMap inputs = inputs_of(1), previous = inputs_of(0);
+  const TensorMap inputs = inputs_of(1);
+  TensorMap previous = inputs_of(0);
+  if (equal(previous, inputs)) {  // a workload of fixed inputs: its previous answer is right, so another call's is tried
+    Random random(task.name, "lint", seed, 0);
+    previous = task.random_case(random);
+  }
   const TensorRefMap input_refs = refs(inputs);
   // The previous answer in this call's shapes: what a variant gives that answers from a cache.
   const auto stale = [&](const TensorRefMap& in) {

@@ -56,9 +56,9 @@ TEST(Setup, installs_just_what_is_missing_and_says_so_in_one_line) {
   box.add("apt-get", "echo \"$@\" >> " + box.log_path());
   const Outcome outcome = box.set_up("test");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(outcome.out, "Installing with apt-get: libgtest-dev libgmock-dev python3 python3-h5py python3-numpy python3-pandas python3-matplotlib\ndone\n");
+  EXPECT_EQ(outcome.out, "Installing with apt-get: libgtest-dev libgmock-dev libsimgrid-dev python3 python3-h5py python3-numpy python3-pandas python3-matplotlib\ndone\n");
   EXPECT_THAT(box.log(), HasSubstr(" update\n"));
-  EXPECT_THAT(box.log(), HasSubstr("install -y --no-install-recommends libgtest-dev libgmock-dev python3 python3-h5py"));
+  EXPECT_THAT(box.log(), HasSubstr("install -y --no-install-recommends libgtest-dev libgmock-dev libsimgrid-dev python3 python3-h5py"));
   EXPECT_THAT(box.log(), Not(HasSubstr("cmake")));
 }
 

@@ -178,11 +178,13 @@ TEST(NcclCommunicator, a_peer_that_dies_ends_the_wait_of_all_others_and_the_grou
   NcclFabric fabric;
   const auto errors = run_ranks(fabric, 3, [&](Communicator& group, FakeNccl&) {
     if (group.rank() == 2) {
+      group.barrier();  // all have started
       fabric.kill(2);
       return;
     }
     std::vector<float> data(8);
     try {
+      group.barrier();
       group.all_reduce(data.data(), data.data(), 8, Dtype::f32, Reduce::sum);
       ADD_FAILURE() << "no error";
     } catch (const Error& e) {
