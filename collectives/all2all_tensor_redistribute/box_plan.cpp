@@ -104,6 +104,13 @@ Redistribution::Redistribution(std::span<const std::int64_t> shape, std::span<co
       while (j + 2 < from.size() && from[j + 1] <= to[t]) ++j;
       first.push_back(static_cast<int>(j));
     }
+    auto& next = next_source_[static_cast<std::size_t>(d)];  // most of thousands of pieces may be empty: nobody is to step over them rank by rank
+    next.resize(from.size() - 1);
+    auto behind = static_cast<int>(next.size());
+    for (std::size_t i = next.size(); i-- > 0;) {
+      next[i] = behind;
+      if (from[i] < from[i + 1]) behind = static_cast<int>(i);
+    }
   }
 }
 

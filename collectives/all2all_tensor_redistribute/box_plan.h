@@ -81,7 +81,7 @@ class Redistribution {
   [[nodiscard]] std::vector<std::pair<int, int>> suppliers(int holder, const NodeMap& nodes) const;
 
   Sharding source_, target_;
-  std::array<std::vector<int>, 8> first_source_;
+  std::array<std::vector<int>, 8> first_source_, next_source_;  // next: the nearest piece behind that is not empty, or as many as there are
 };
 
 template <class Visit>
@@ -121,8 +121,7 @@ void Redistribution::for_copies(int rank, std::int64_t first, std::int64_t last,
     for (; d >= 0; --d) {  // the next combination of source pieces, empty ones left out
       const auto k = static_cast<std::size_t>(d);
       const auto cuts = source_.cuts(d);
-      do ++j[k];
-      while (static_cast<std::size_t>(j[k]) + 1 < cuts.size() && cuts[static_cast<std::size_t>(j[k])] == cuts[static_cast<std::size_t>(j[k]) + 1]);
+      j[k] = next_source_[k][static_cast<std::size_t>(j[k])];
       if (static_cast<std::size_t>(j[k]) + 1 < cuts.size() && cuts[static_cast<std::size_t>(j[k])] < want_high[k]) break;
       j[k] = start[k];
     }

@@ -111,6 +111,7 @@ void add_layouts(std::vector<Case>& cases) {
   add_both(cases, "short_runs", "innermost pieces of one element", {{40, 16}, {16}, {{0}, {}}, {{}, {0}}, Dtype::u8});
   add_both(cases, "long_runs", "pieces of kilobytes, whole trailing dims", {{12, 40, 300}, {2, 3}, {{0, 1}, {}, {}}, {{1}, {0}, {}}});
   cases.push_back(fixed("most_ranks", "65536 ranks, all of them replicas but three", {{3}, {65536}, {{0}}, {{}}, Dtype::u8}));
+  cases.push_back(fixed("many_empty_pieces", "4 pieces of one element, each with hundreds of empty ones behind it", {{4}, {4, 512}, {{0, 1}}, {{}}, Dtype::u8}));
   cases.push_back(fixed("most_ranks_on_eight_axes", "4^8 ranks", {{5, 4}, {4, 4, 4, 4, 4, 4, 4, 4}, {{7}, {6}}, {{0, 1, 2, 3}, {4, 5, 6, 7}}, Dtype::i16}));
 }
 
