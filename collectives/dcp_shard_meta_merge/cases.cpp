@@ -105,6 +105,8 @@ TensorMap almost_the_same(Random& random) {
   return merge_input(ranks);
 }
 
+}  // namespace
+
 std::vector<Case> valid_cases() {
   const std::string composed = "caf\xc3\xa9", decomposed = "cafe\xcc\x81", zero("a\0b", 3), zero_other("a\0c", 3), zero_end("a\0", 2);
   return {
@@ -139,6 +141,8 @@ std::vector<Case> valid_cases() {
        }},
   };
 }
+
+namespace {
 
 std::vector<Case> invalid_cases() {
   const Ranks good = {{{"a", 0, 1}, {"bc", 2, 3}}, {}, {{"a", 4, 5}}};

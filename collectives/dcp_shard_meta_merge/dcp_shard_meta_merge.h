@@ -36,8 +36,9 @@ struct Record {
 };
 /// Inputs of one call, rank by rank.
 TensorMap merge_input(const std::vector<std::vector<Record>>& ranks);
-/// The fixed cases of the gate, and a small valid input of random shape and content.
+/// The fixed cases of the gate (all; those that are no rejection), and a small valid input of random shape and content.
 std::vector<Case> cases();
+std::vector<Case> valid_cases();
 TensorMap random_input(Random& random);
 
 }  // namespace faibench::dcp_shard_meta_merge

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "collectives/dcp_shard_meta_merge/dcp_shard_meta_merge.h"
+#include "collectives/dcp_shard_meta_merge/ranks.h"
 
 namespace faibench {
 namespace dcp_shard_meta_merge {
@@ -78,15 +79,16 @@ std::string dense_name(std::int64_t n) {
   return "model.layers." + std::to_string(n / 8) + "." + kinds[n % 8];
 }
 
+std::int64_t random_size(Random& random) { return static_cast<std::int64_t>(stable_exp(random.uniform(10, 30) * stable_log(2.0))); }
+
+}  // namespace
+
 std::string expert_name(std::int64_t n) {
   static constexpr const char* projections[] = {"gate", "up", "down"};
   static constexpr const char* suffixes[] = {"", ".exp_avg", ".exp_avg_sq"};
   return "model.layers." + std::to_string(n / 9 / 128) + ".mlp.experts." + std::to_string(n / 9 % 128) + "." + projections[n / 3 % 3] + "_proj.weight" + suffixes[n % 3];
 }
 
-std::int64_t random_size(Random& random) { return static_cast<std::int64_t>(stable_exp(random.uniform(10, 30) * stable_log(2.0))); }
-
-/// `dense` names sharded over all ranks by ceil chunks, one in eight of them by rows fewer than ranks; `experts` names, each whole on one rank.
 TensorMap checkpoint(Random& random, std::int64_t ranks, std::int64_t dense, std::int64_t experts) {
   struct Sharded {
     std::string name;
@@ -108,6 +110,8 @@ TensorMap checkpoint(Random& random, std::int64_t ranks, std::int64_t dense, std
   }
   return merge_input(records);
 }
+
+namespace {
 
 Task make() {
   Task task;
@@ -157,6 +161,7 @@ Task make() {
     return Floor{static_cast<double>(names.size() + 24 * (ends.size() - 1) + distinct_bytes + 16 * distinct.size()), 0};
   };
   task.floor_text = "|names| + 24 N bytes read once, |out_names| + 16 T written";
+  task.multi_rank = multi_rank(task.contract);
   return task;
 }
 

@@ -1,0 +1,119 @@
+#include "collectives/dcp_shard_meta_merge/ranks.h"
+
+#include <algorithm>
+
+#include "collectives/dcp_shard_meta_merge/dcp_shard_meta_merge.h"
+#include "schedule/traffic.h"
+
+namespace faibench::dcp_shard_meta_merge {
+namespace {
+
+constexpr const char* outputs_of_a_rank[] = {"out_names", "out_name_offsets", "total"};
+
+/// The records of as many ranks of `whole` as fall to `rank` of `ranks`, in order.
+struct Range { std::int64_t first, past; };
+Range records_of(const TensorRef& rank_offsets, int rank, int ranks) {
+  const auto starts = rank_offsets.flat<const std::int64_t>();
+  const std::int64_t R = rank_offsets.size() - 1;
+  const auto start = [&](std::int64_t r) { return starts[static_cast<std::size_t>(r * R / ranks)]; };
+  return {start(rank), start(rank + 1)};
+}
+
+TensorMap shard_of(const TensorMap& whole, int rank, int ranks) {
+  const Range own = records_of(whole.at("rank_offsets").ref(), rank, ranks);
+  const auto ends = whole.at("name_offsets").flat<std::int64_t>();
+  const std::int64_t first_byte = ends[static_cast<std::size_t>(own.first)], past_byte = ends[static_cast<std::size_t>(own.past)], N = own.past - own.first;
+  TensorMap shard;
+  shard.add("names", Tensor::copy_of({Dtype::u8, {past_byte - first_byte}, whole.at("names").ref().data + first_byte}));
+  Tensor& own_ends = shard.add("name_offsets", Tensor(Dtype::i64, {N + 1}));
+  for (std::int64_t i = 0; i <= N; ++i) own_ends.flat<std::int64_t>()[static_cast<std::size_t>(i)] = ends[static_cast<std::size_t>(own.first + i)] - first_byte;
+  for (const char* name : {"offset", "length"}) shard.add(name, Tensor::copy_of({Dtype::i64, {N}, whole.at(name).ref().data + 8 * own.first}));
+  shard.add("bytes_room", Tensor::scalar(whole.at("names").size()));
+  shard.add("records_room", Tensor::scalar(whole.at("offset").size()));
+  return shard;
+}
+
+GateResult check_all_ranks(const TensorRefMap& whole, const std::vector<TensorMap>& outputs) {
+  const TensorMap expected = expected_outputs(*find_task("dcp_shard_meta_merge"), whole);
+  const TensorRefMap wanted = refs(expected);
+  for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
+    const TensorRefMap got = refs(outputs[rank]);
+    for (const char* name : outputs_of_a_rank)
+      if (!got.find(name)) return Mismatch{name, {}, "", "", 0, "output of rank " + std::to_string(rank) + " is missing"};
+    if (GateResult bad = exact_outputs({whole, got, wanted, {}})) {
+      bad->what += (bad->what.empty() ? "on rank " : ", on rank ") + std::to_string(rank);
+      return bad;
+    }
+  }
+  return std::nullopt;
+}
+
+/// What the rank that lacks most must be sent: the names that it has no record of, and their sizes.
+Floor wire_floor(const TensorMap& whole, int ranks) {
+  const TensorMap merged = expected_outputs(*find_task("dcp_shard_meta_merge"), refs(whole));
+  const auto bytes_and_sizes = [&](const TensorMap& result) { return result.at("out_names").size() + 8 * result.at("total").size(); };
+  std::int64_t most = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    TensorMap shard = shard_of(whole, rank, ranks);
+    const std::int64_t N = shard.at("offset").size();
+    TensorMap own;
+    own.add("rank_offsets", Tensor::of<std::int64_t>({2}, {0, N}));
+    for (const char* name : {"names", "name_offsets", "offset", "length"}) own.add(name, std::move(shard.at(name)));
+    most = std::max(most, bytes_and_sizes(merged) - bytes_and_sizes(expected_outputs(*find_task("dcp_shard_meta_merge"), refs(own))));
+  }
+  return {static_cast<double>(most), 0};
+}
+
+/// Names of experts, each on one rank: nothing is known elsewhere, all must travel.
+MultiRank::Scaling scaling() {
+  MultiRank::Scaling scaling;
+  scaling.sizes = {100, 1000, 4 << 10, 16 << 10, 64 << 10, 100'000, 256 << 10, 1 << 20};  // beyond, the quadratic baseline takes minutes
+  scaling.inputs = [](Random& random, int ranks, std::int64_t bytes) {
+    std::int64_t count = 0, size = 0;
+    for (std::int64_t more; more = static_cast<std::int64_t>(expert_name(count).size()) + 8, size + more / 2 <= bytes || count == 0; size += more) ++count;
+    return checkpoint(random, ranks, 0, count);
+  };
+  scaling.size_of = [](const TensorMap& whole, int) { return whole.at("names").size() + 8 * whole.at("offset").size(); };
+  scaling.size_text = "bytes of the merged result, names and sizes; every name on one rank only";
+  scaling.bus_formula = "(P-1)/P";
+  scaling.bus_factor = [](int ranks) { return static_cast<double>(ranks - 1) / ranks; };
+  scaling.bound = [](std::int64_t bytes, int ranks) {
+    std::vector<std::int64_t> shares(static_cast<std::size_t>(ranks), bytes / ranks);
+    for (std::int64_t r = 0; r < bytes % ranks; ++r) ++shares[static_cast<std::size_t>(r)];
+    return all_gather_bound(shares);
+  };
+  return scaling;
+}
+
+}  // namespace
+
+MultiRank multi_rank(const Contract& rules) {
+  MultiRank form;
+  form.contract.input("names", {Dtype::u8}, {"B"}, "bytes of the names of this rank's records", "any bytes");
+  form.contract.input("name_offsets", {Dtype::i64}, {"N+1"}, "name of record i is names[name_offsets[i] .. name_offsets[i+1])", "0 first, increasing, B last").last_offset = Extent("B");
+  form.contract.input("offset", {Dtype::i64}, {"N"}, "first byte of the shard in the flattened tensor", ">= 0");
+  form.contract.input("length", {Dtype::i64}, {"N"}, "bytes of the shard", ">= 0");
+  form.contract.input("bytes_room", {Dtype::i64}, {}, "room of out_names, the same on all ranks: bytes of the names of all ranks' records", ">= bytes of the distinct names");
+  form.contract.input("records_room", {Dtype::i64}, {}, "room of total, the same on all ranks: records of all ranks", ">= number of distinct names");
+  form.contract.output("out_names", {Dtype::u8}, {"bytes_room"}, "bytes of the distinct names of all ranks, in order of first appearance").length = "C";
+  form.contract.output("out_name_offsets", {Dtype::i64}, {"records_room+1"}, "name t is out_names[out_name_offsets[t] .. out_name_offsets[t+1])").length = "E";
+  form.contract.output("total", {Dtype::i64}, {"records_room"}, "size of each tensor in bytes").length = "T";
+  for (const Rule& rule : rules.rules()) form.contract.rule(rule.code, rule.condition, CheckedBy::variant, rule.check);
+  form.contract.rule("rank_mismatch", "bytes_room or records_room differ between ranks, or the result does not fit (all ranks report it)", CheckedBy::variant, [](const TensorRefMap&) { return Rejected(); });
+  form.variants = {{"mpi_baseline", run_mpi_baseline, "serialised records of all ranks by an all-gather, then every rank merges all with lists"},
+                   {"mpi", run_mpi, "own records first; equal name lists: one all-reduce; else hashes sharded over ranks, each name sent once, straight into place"}};
+  form.workloads = {
+      {"smoke", "20 tensors, each sharded on all of 4 ranks, or of as many as run", [](Random& random, int ranks) { return checkpoint(random, std::max(4, ranks), 20, 0); }},
+      {"standard", "32 ranks' records (40000 names of experts, 96 dense names sharded over all) split by rank ranges", [](Random& random, int ranks) { return checkpoint(random, std::max(32, ranks), 96, 40000); }},
+      {"large", "1024 ranks' records of the same 1024 dense names, split by rank ranges", [](Random& random, int ranks) { return checkpoint(random, std::max(1024, ranks), 1024, 0); }},
+  };
+  form.cases = rank_cases();
+  form.identical = {"out_names", "out_name_offsets", "total"};
+  form.scaling = scaling();
+  form.shard = shard_of;
+  form.gate = check_all_ranks;
+  form.wire_floor = wire_floor;
+  return form;
+}
+
+}  // namespace faibench::dcp_shard_meta_merge

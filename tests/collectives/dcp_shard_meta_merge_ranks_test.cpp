@@ -1,0 +1,174 @@
+// The multi-rank form under mpirun: every rank ends with what one process makes of the concatenation, and rejects what that rejects.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "collectives/dcp_shard_meta_merge/dcp_shard_meta_merge.h"
+#include "collectives/dcp_shard_meta_merge/ranks.h"
+#include "communicator/mpi_communicator.h"
+#include "schedule/traffic.h"
+
+namespace faibench {
+namespace {
+
+const Task& task() { return *find_task("dcp_shard_meta_merge"); }
+const MultiRank& form() { return *task().multi_rank; }
+
+struct Result {
+  Rejected rejected;
+  TensorMap outputs;
+  bool untouched = true;
+};
+
+Result run(Communicator& communicator, const MultiRank::RankVariant& variant, const TensorMap& shard) {
+  const TensorRefMap inputs = refs(shard);
+  Result result{{}, allocate_outputs(form().contract, inputs)};
+  for (auto& [name, tensor] : result.outputs)
+    if (tensor.bytes() > 0) std::memset(tensor.data(), 0xA5, static_cast<std::size_t>(tensor.bytes()));
+  const TensorMap before = clone(result.outputs);
+  TensorRefMap outputs = refs(result.outputs);
+  MultiRank::Call call{communicator, Arguments{inputs, outputs, {}}};
+  result.rejected = variant.run(call);
+  for (const auto& [name, tensor] : before)
+    if (tensor.bytes() > 0) result.untouched &= std::memcmp(tensor.data(), result.outputs.at(name).data(), static_cast<std::size_t>(tensor.bytes())) == 0;
+  if (result.rejected) return result;
+  TensorMap cut;
+  for (const auto& [name, letter] : {std::pair{"out_names", "C"}, std::pair{"out_name_offsets", "E"}, std::pair{"total", "T"}}) {
+    TensorRef ref = result.outputs.at(name).ref();
+    const std::int64_t length = call.arguments.lengths.at(letter);
+    EXPECT_LE(length, ref.shape[0]);
+    ref.shape[0] = length;
+    cut.add(name, Tensor::copy_of(ref));
+  }
+  result.outputs = std::move(cut);
+  return result;
+}
+
+/// The form's gate over this rank's outputs, as if all others had the same.
+void expect_right(Result result, const TensorMap& whole) {
+  ASSERT_FALSE(result.rejected) << result.rejected->message;
+  std::vector<TensorMap> outputs;
+  outputs.push_back(std::move(result.outputs));
+  const GateResult bad = form().gate(refs(whole), outputs);
+  EXPECT_FALSE(bad) << to_string(*bad);
+}
+
+void expect_rejection(const Result& result, const std::string& code) {
+  EXPECT_EQ(result.rejected ? result.rejected->code : "", code);
+  EXPECT_TRUE(result.untouched);
+}
+
+TEST(DcpRanks, every_case_is_right_or_rejected_alike_on_all_ranks) {
+  const auto world = mpi_world();
+  for (const auto& c : form().cases) {
+    SCOPED_TRACE(c.name);
+    Random random(c.name, "", 1, 0);
+    const TensorMap whole = c.inputs(random, world->size());
+    TensorMap shard = form().shard(whole, world->rank(), world->size());
+    const std::string code = c.damage ? c.code(world->size()) : "";
+    if (!code.empty()) c.damage(random, shard, world->rank(), world->size());
+    for (const auto& variant : form().variants) {
+      SCOPED_TRACE(variant.name);
+      if (code.empty()) expect_right(run(*world, variant, shard), whole);
+      else expect_rejection(run(*world, variant, shard), code);
+    }
+  }
+}
+
+TEST(DcpRanks, report_what_the_concatenation_would_down_to_the_record) {
+  const auto world = mpi_world();
+  int rejected = 0;
+  for (const Case& c : task().cases) {
+    SCOPED_TRACE(c.name);
+    Random random(c.name, "", 1, 0);
+    const TensorMap whole = c.inputs(random);
+    Dims dims;
+    if (task().contract.check_general(refs(whole), dims)) continue;
+    const Rejected wanted = task().contract.validate(refs(whole));
+    if (!wanted) continue;
+    ++rejected;
+    for (const auto& variant : form().variants) {
+      SCOPED_TRACE(variant.name);
+      const Result result = run(*world, variant, form().shard(whole, world->rank(), world->size()));
+      expect_rejection(result, wanted->code);
+      if (!result.rejected) continue;
+      EXPECT_EQ(result.rejected->tensor, wanted->tensor);
+      EXPECT_EQ(result.rejected->index, wanted->index);
+      EXPECT_TRUE(result.rejected->message.starts_with(wanted->message.substr(0, wanted->message.find(':')))) << result.rejected->message << " and " << wanted->message;
+    }
+  }
+  EXPECT_GE(rejected, 11);
+}
+
+TEST(DcpRanks, random_inputs_are_merged_as_in_one_process) {
+  const auto world = mpi_world();
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    SCOPED_TRACE(i);
+    Random random("dcp ranks", "", 1, i);
+    const TensorMap whole = task().random_case(random);
+    for (const auto& variant : form().variants) {
+      SCOPED_TRACE(variant.name);
+      expect_right(run(*world, variant, form().shard(whole, world->rank(), world->size())), whole);
+    }
+  }
+}
+
+TEST(DcpRanks, messages_longer_than_one_call_takes_are_cut) {
+  const auto world = mpi_world(100);
+  for (const char* name : {"same_list", "same_names_other_order", "own_and_shared", "split_long_names", "split_many"})
+    for (const auto& c : form().cases) {
+      if (c.name != name) continue;
+      SCOPED_TRACE(c.name);
+      Random random(c.name, "", 2, 0);
+      const TensorMap whole = c.inputs(random, world->size());
+      for (const auto& variant : form().variants) {
+        SCOPED_TRACE(variant.name);
+        expect_right(run(*world, variant, form().shard(whole, world->rank(), world->size())), whole);
+      }
+    }
+}
+
+TEST(DcpRanks, the_workloads_are_merged) {
+  const auto world = mpi_world();
+  for (const auto& workload : form().workloads) {
+    if (workload.name == "large") continue;
+    SCOPED_TRACE(workload.name);
+    Random random(task().name, workload.name, 3, 0);
+    const TensorMap whole = workload.inputs(random, world->size());
+    for (const auto& variant : form().variants) {
+      if (workload.name == "standard" && variant.name == "mpi_baseline") continue;  // seconds
+      SCOPED_TRACE(variant.name);
+      expect_right(run(*world, variant, form().shard(whole, world->rank(), world->size())), whole);
+    }
+  }
+}
+
+TEST(DcpRanks, the_gate_refuses_a_wrong_rank) {
+  Random random(5);
+  const TensorMap whole = form().workloads[0].inputs(random, 2);
+  std::vector<TensorMap> outputs;
+  for (int rank = 0; rank < 2; ++rank) outputs.push_back(expected_outputs(task(), refs(whole)));
+  EXPECT_FALSE(form().gate(refs(whole), outputs));
+  outputs[1].at("total").flat<std::int64_t>()[3] += 1;
+  const GateResult bad = form().gate(refs(whole), outputs);
+  ASSERT_TRUE(bad);
+  EXPECT_NE(to_string(*bad).find("rank 1"), std::string::npos) << to_string(*bad);
+}
+
+TEST(DcpRanks, scaling_sizes_are_met) {
+  for (const std::int64_t bytes : form().scaling->sizes) {
+    Random random(6);
+    const TensorMap whole = form().scaling->inputs(random, 3, bytes);
+    EXPECT_NEAR(static_cast<double>(form().scaling->size_of(whole, 3)), static_cast<double>(bytes), 50);
+    EXPECT_GE(form().scaling->bound(bytes, 3).bytes, static_cast<double>(bytes) * 2 / 3 - 1);
+  }
+}
+
+TEST(DcpRanks, a_rank_must_receive_the_names_it_lacks_and_the_sizes_of_those) {
+  const TensorMap whole = dcp_shard_meta_merge::merge_input({{{"ab", 0, 1}, {"cde", 0, 1}}, {{"ab", 1, 1}}});
+  EXPECT_EQ(form().wire_floor(whole, 2).bytes, 3 + 8);
+  EXPECT_EQ(form().wire_floor(whole, 1).bytes, 0);
+}
+
+}  // namespace
+}  // namespace faibench
