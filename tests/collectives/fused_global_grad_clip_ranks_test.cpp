@@ -108,6 +108,20 @@ TEST(GradClipRanks, the_workloads_are_clipped_by_both_variants_within_the_gate) 
   }
 }
 
+TEST(GradClipRanks, a_studied_size_is_eight_bytes_a_tensor_and_clipped_within_the_gate) {
+  const auto world_owner = mpi_world();
+  Communicator& world = *world_owner;
+  for (const std::int64_t bytes : form().scaling->sizes) {
+    if (bytes > 10'000) continue;
+    SCOPED_TRACE(bytes);
+    Random random(5);
+    const TensorMap whole = form().scaling->inputs(random, world.size(), bytes);
+    EXPECT_EQ(form().scaling->size_of(whole, world.size()), bytes / 8 * 8);
+    EXPECT_EQ(whole.at("offsets").shape()[0], bytes / 8 + 1);
+    expect_right(world, whole, run(world, form().shard(whole, world.rank(), world.size()), form().variants[1]));
+  }
+}
+
 TEST(GradClipRanks, one_byte_or_one_element_less_on_one_rank_is_a_mismatch) {
   const auto world_owner = mpi_world();
   Communicator& world = *world_owner;

@@ -45,7 +45,7 @@ std::vector<std::int64_t> gpu_lengths(Random& random) {
   for (int k = 0; k < 6000; ++k) lengths.push_back(random.between(256, 4096));
   for (int k = 6000; k < 8192; ++k) {
     const double u = random.uniform();
-    lengths.push_back(static_cast<std::int64_t>(16384 * stable_exp(u * (0.6 + 0.4 * u) * stable_log(61.0))));
+    lengths.push_back(static_cast<std::int64_t>(16384 * stable_exp(u * (0.42 + 0.58 * u) * stable_log(61.0))));
   }
   random.shuffle(lengths);
   return lengths;
