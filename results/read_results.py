@@ -6,8 +6,10 @@
     blocks = read_results.samples("RUN.h5", "coalesced_matrix_transpose", "cpu")
     facts = read_results.provenance("RUN.h5")           # a dict
     read_results.plot_speedups("RUN.h5", "speedups.png")
+    rows = read_results.scaling("SCALE.h5")             # a study over sizes and ranks, one row a cell
+    read_results.plot_scaling("SCALE.h5", "tp_allreduce_bias_fuse", "scaling.png")
 
-From a shell: read_results.py RUN.h5 [--plot PNG | --samples TASK VARIANT | --provenance | --csv]
+From a shell: read_results.py RUN.h5 [--plot PNG | --samples TASK VARIANT | --scaling | --plot-scaling TASK PNG | --provenance | --csv]
 """
 import argparse
 import json
@@ -58,6 +60,14 @@ def samples(path, task, variant, workload=None):
         return _table(file[found.iloc[0].samples])
 
 
+def scaling(path, table="rows"):
+    """A study of faibench scale: its rows (one a task, variant, size, number of ranks and cadence), or "fits", "findings", "links"."""
+    with _open(path) as file:
+        if "rows" not in file["scaling"]:
+            raise KeyError(f"{path}: has no scaling study")
+        return _table(file["scaling"][table])
+
+
 def provenance(path):
     """Where the figures come from: build, job, hosts with their measured peaks."""
     with _open(path) as file:
@@ -99,12 +109,84 @@ def plot_speedups(path, png):
     plt.close(figure)
 
 
+def _bytes_text(value):
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{value:g} {unit}"
+        value /= 1024
+
+
+def _size_axis(axes):
+    import matplotlib
+
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda x, _: _bytes_text(x)))
+    axes.tick_params(axis="x", labelrotation=30, labelsize=8)
+    axes.set_xlabel("S")
+
+
+def plot_scaling(path, task, png, cadence="isolated"):
+    """Of one task: time over size, bus bandwidth over size, weak efficiency over ranks. A colour a variant, a dash a number of ranks; the two cadences are never mixed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    table = scaling(path)
+    rows = table[(table.task == task) & (table.cadence == cadence) & (table.verdict == "passed")]
+    if rows.empty:
+        raise KeyError(f"{path}: no timed rows of task '{task}', cadence '{cadence}'")
+    variants, ranks = sorted(rows.variant.unique()), sorted(rows.ranks.unique())
+    colour = {variant: f"C{i % 10}" for i, variant in enumerate(variants)}
+    dash = {n: style for n, style in zip(ranks, ["-", "--", "-.", ":", (0, (1, 4)), (0, (5, 5, 1, 1, 1, 1))] * (1 + len(ranks) // 6))}
+    figure, (time, bandwidth, efficiency) = plt.subplots(1, 3, figsize=(17, 6.2))
+    for (variant, n), curve in rows.sort_values("bytes").groupby(["variant", "ranks"]):
+        style = {"color": colour[variant], "linestyle": dash[n], "linewidth": 1.2, "marker": "x" if curve.oversubscribed.any() else "o", "markersize": 4}
+        time.plot(curve.bytes, 1e6 * curve.seconds, **style)
+        time.fill_between(curve.bytes, 1e6 * curve.low, 1e6 * curve.high, color=colour[variant], alpha=0.12, linewidth=0)
+        if n > 1:
+            bandwidth.plot(curve.bytes, curve.busbw / 1e9, **style)
+    for axes, label in ((time, "median time, us (slowest rank; band: 95% interval)"), (bandwidth, f"bus bandwidth, GB/s (factor {rows.bus_formula.iloc[0]})")):
+        _size_axis(axes)
+        axes.set_yscale("log")
+        axes.set_ylabel(label)
+    time.set_title("Time over size")
+    bandwidth.set_title("Bus bandwidth over size")
+
+    # The largest size that every number of ranks has, and the smallest: the two ends of the study.
+    common = set.intersection(*(set(rows[rows.ranks == n].bytes) for n in ranks))
+    ends = sorted({min(common), max(common)}) if common else []
+    for size, fill in zip(ends, ["none", "full"] if len(ends) > 1 else ["full"]):
+        for variant, curve in rows[(rows.bytes == size) & (rows.weak_efficiency > 0)].sort_values("ranks").groupby("variant"):
+            efficiency.plot(curve.ranks, curve.weak_efficiency, color=colour[variant], linestyle=":" if fill == "none" else "-", marker="o", fillstyle=fill, linewidth=1.2)
+    efficiency.axhline(1, color="gray", linewidth=0.8)
+    efficiency.set_xticks(ranks, [f"{n}*" if rows[rows.ranks == n].oversubscribed.any() else str(n) for n in ranks])
+    efficiency.set_xlabel("ranks" + (" (* more than cores)" if rows.oversubscribed.any() else ""))
+    efficiency.set_yscale("log")
+    efficiency.set_ylabel("t1 / tP at equal S")
+    efficiency.set_title("Weak efficiency over ranks" + (", solid " + _bytes_text(ends[-1]) if ends else "") + (", dotted " + _bytes_text(ends[0]) if len(ends) > 1 else ""))
+    line = matplotlib.lines.Line2D
+    handles = [line([], [], color=colour[v], label=v) for v in variants]
+    handles += [line([], [], color="black", linestyle=dash[n], marker="x" if rows[rows.ranks == n].oversubscribed.any() else "o", markersize=4, label=f"{n} rank{'s' if n > 1 else ''}") for n in ranks]
+    for axes in (time, bandwidth, efficiency):
+        axes.grid(which="major", alpha=0.25)
+    hosts = provenance(path)["hosts"]
+    where = (hosts[0]["cpu_model"] if hosts else "") or "an unknown machine"
+    figure.suptitle(f"{task}, {cadence} calls, on {where}" + ("; crosses: OVERSUBSCRIBED, more ranks than cores" if rows.oversubscribed.any() else ""), fontsize=11)
+    figure.legend(handles=handles, loc="lower center", ncols=min(8, len(handles)), fontsize=8)
+    figure.tight_layout(rect=(0, 0.09, 1, 1))
+    figure.savefig(png, dpi=110)
+    plt.close(figure)
+
+
 def main():
     parser = argparse.ArgumentParser(description="Shows a run file of faibench.", epilog="Exit code: 0, or 2 for a file that cannot be read.")
     parser.add_argument("run", help="RUN.h5")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--plot", metavar="PNG", help="write a plot of the speedups")
     what.add_argument("--samples", nargs=2, metavar=("TASK", "VARIANT"), help="print the raw timings")
+    what.add_argument("--scaling", action="store_true", help="print the rows of a scaling study")
+    what.add_argument("--plot-scaling", nargs=2, metavar=("TASK", "PNG"), help="write a plot of a scaling study: time and bandwidth over size, efficiency over ranks")
     what.add_argument("--provenance", action="store_true", help="print where the figures come from")
     what.add_argument("--csv", action="store_true", help="print all verdicts as CSV")
     options = parser.parse_args()
@@ -113,6 +195,11 @@ def main():
             plot_speedups(options.run, options.plot)
         elif options.samples:
             print(samples(options.run, *options.samples).to_string())
+        elif options.scaling:
+            columns = ["task", "variant", "cadence", "ranks", "bytes", "verdict", "seconds", "low", "high", "algbw", "busbw", "bound_ratio", "weak_efficiency", "oversubscribed"]
+            print(scaling(options.run)[columns].to_string(index=False))
+        elif options.plot_scaling:
+            plot_scaling(options.run, *options.plot_scaling)
         elif options.provenance:
             print(json.dumps(provenance(options.run), indent=2, ensure_ascii=False))
         elif options.csv:

@@ -12,7 +12,7 @@ struct ScalingRow {
   std::string task, variant, cadence;    ///< cadence: "isolated" or "streaming", never to be compared
   int ranks = 1;
   std::int64_t bytes = 0;                ///< S
-  std::string verdict, detail;           ///< passed, wrong, skipped; why
+  std::string verdict, detail;           ///< passed, wrong, skipped, late; why
   std::int64_t samples = 0, invalid = 0; ///< samples that count; those left out because a rank came late
   std::string stop_reason;
   double seconds = 0, low = 0, high = 0, p90 = 0, p99 = 0, least = 0, most = 0, dispersion = 0;
@@ -35,12 +35,21 @@ struct ScalingFit {
   double from_bytes = 0, to_bytes = 0, alpha = 0, beta = 0, max_residual = 0, held_out_bytes = 0, held_out_seconds = 0, held_out_forecast = 0, held_out_error = 0;
 };
 
+/// What one message costs between rank 0 and the nearest rank at a level; bounds are counted from it.
+struct ScalingLink {
+  int ranks = 1;
+  std::string level;  ///< "node" or "network"
+  int nodes = 1;
+  double alpha = 0, beta = 0, clock_error = 0;
+};
+
 struct ScalingFinding { std::string task, rule, detail; };
 
 struct ScalingStudy {
   std::vector<ScalingRow> rows;
   std::vector<ScalingFit> fits;
   std::vector<ScalingFinding> findings;
+  std::vector<ScalingLink> links;
 };
 
 /// One line of the journal, without its line feed, and back. Throws Error(bad_input) naming the field.

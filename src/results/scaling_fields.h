@@ -12,7 +12,7 @@ void visit_scaling_row_fields(R& r, F&& f) {
   f(FieldFact{"cadence", "", "isolated: a common start instant a call; streaming: calls back to back. Never compare the two"}, r.cadence);
   f(FieldFact{"ranks", "1", "ranks of the group"}, r.ranks);
   f(FieldFact{"bytes", "B", "S, the size that bandwidth is counted from"}, r.bytes);
-  f(FieldFact{"verdict", "", "passed, wrong or skipped"}, r.verdict);
+  f(FieldFact{"verdict", "", "passed, wrong, skipped, or late: right, but no sample counts"}, r.verdict);
   f(FieldFact{"detail", "", "why not passed"}, r.detail);
   f(FieldFact{"samples", "1", "samples that count"}, r.samples);
   f(FieldFact{"invalid", "1", "samples left out because a rank missed the start instant"}, r.invalid);
@@ -38,7 +38,7 @@ void visit_scaling_row_fields(R& r, F&& f) {
   f(FieldFact{"strong_efficiency", "1", "t1 / (P tP) at equal bytes; 0 unless measured on one rank"}, r.strong_efficiency);
   f(FieldFact{"weak_efficiency", "1", "t1 / tP at equal bytes; 0 unless measured on one rank"}, r.weak_efficiency);
   f(FieldFact{"oversubscribed", "1", "more ranks than cores: times are those of the scheduler's turns"}, r.oversubscribed);
-  f(FieldFact{"flags", "", "bimodal, drifting, outliers, bursts, below_clock_error, super_linear"}, r.flags);
+  f(FieldFact{"flags", "", "bimodal, drifting, outliers, bursts, mostly_late, below_clock_error, super_linear, calls:N of a streamed sample"}, r.flags);
   f(FieldFact{"clock_error", "s", "bound of the clocks' error; 0 is one clock"}, r.clock_error);
   f(FieldFact{"key", "", "what resuming compares"}, r.key);
 }
@@ -59,6 +59,16 @@ void visit_scaling_fit_fields(R& r, F&& f) {
   f(FieldFact{"held_out_seconds", "s", "its measured median"}, r.held_out_seconds);
   f(FieldFact{"held_out_forecast", "s", "what the fit says of it"}, r.held_out_forecast);
   f(FieldFact{"held_out_error", "1", "forecast / measured - 1"}, r.held_out_error);
+}
+
+template <class R, class F>
+void visit_scaling_link_fields(R& r, F&& f) {
+  f(FieldFact{"ranks", "1", "ranks of the group"}, r.ranks);
+  f(FieldFact{"level", "", "node: between ranks of a node; network: between nodes"}, r.level);
+  f(FieldFact{"nodes", "1", "nodes that the group spans"}, r.nodes);
+  f(FieldFact{"alpha", "s", "one way of 8 bytes from rank 0 to the nearest rank at this level, the fastest of 60 round trips"}, r.alpha);
+  f(FieldFact{"beta", "s/B", "what each byte more costs, up to 1 MiB"}, r.beta);
+  f(FieldFact{"clock_error", "s", "bound of the error of the group's clocks against rank 0's; 0 is one clock"}, r.clock_error);
 }
 
 template <class R, class F>

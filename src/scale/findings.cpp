@@ -86,21 +86,21 @@ std::string table_text(const ScalingStudy& study) {
   if (std::any_of(rows.begin(), rows.end(), [](const ScalingRow* r) { return r->oversubscribed; })) text += "OVERSUBSCRIBED: more ranks than cores; rows marked * show the scheduler's turns, not the collective.\n";
   std::string task;
   for (const ScalingRow* r : rows) {
-    if (r->task != task) text += fmt::format("\n{}\n{:<10} {:>5} {:>10} {:<16} {:>11} {:>6} {:>11} {:>11} {:>9} {:>9} {:>7}\n", task = r->task, "cadence", "ranks", "S", "variant", "median us", "+-%", "p99 us", "arrival us", "alg GB/s",
+    if (r->task != task) text += fmt::format("\n{}\n{:<10} {:>5} {:>10} {:<18} {:>11} {:>6} {:>11} {:>11} {:>9} {:>9} {:>7}\n", task = r->task, "cadence", "ranks", "S", "variant", "median us", "+-%", "p99 us", "arrival us", "alg GB/s",
                                              "bus GB/s", "x bound");
     const std::string ranks = std::to_string(r->ranks) + (r->oversubscribed ? "*" : "");
     if (!timed(*r)) {
-      text += fmt::format("{:<10} {:>5} {:>10} {:<16} {}: {}\n", r->cadence, ranks, size_text(r->bytes), r->variant, r->verdict, r->detail);
+      text += fmt::format("{:<10} {:>5} {:>10} {:<18} {}: {}\n", r->cadence, ranks, size_text(r->bytes), r->variant, r->verdict, r->detail);
       continue;
     }
     const auto or_dash = [](double value, const char* form) { return value > 0 ? fmt::format(fmt::runtime(form), value) : std::string("-"); };
-    text += fmt::format("{:<10} {:>5} {:>10} {:<16} {:>11.2f} {:>6.1f} {:>11} {:>11.2f} {:>9} {:>9} {:>7}\n", r->cadence, ranks, size_text(r->bytes), r->variant, 1e6 * r->seconds, 50 * (r->high - r->low) / r->seconds,
-                        or_dash(1e6 * r->p99, "{:.2f}"), 1e6 * r->arrival_skew, or_dash(r->algbw / 1e9, "{:.3f}"), or_dash(r->busbw / 1e9, "{:.3f}"), or_dash(r->bound_ratio, "{:.2f}"));
+    text += fmt::format("{:<10} {:>5} {:>10} {:<18} {:>11.2f} {:>6.1f} {:>11} {:>11.2f} {:>9} {:>9} {:>7}\n", r->cadence, ranks, size_text(r->bytes), r->variant, 1e6 * r->seconds, 50 * (r->high - r->low) / r->seconds,
+                        or_dash(1e6 * r->p99, "{:.2f}"), 1e6 * r->arrival_skew, or_dash(r->algbw / 1e9, "{:.4g}"), or_dash(r->busbw / 1e9, "{:.4g}"), or_dash(r->bound_ratio, "{:.2f}"));
   }
   for (const ScalingFit& f : study.fits) {
     if (f.piece == 0) text += fmt::format("fit {} on {} ranks, {}: largest residual {:.0f}%, forecast of {} off by {:+.0f}%\n", f.variant, f.ranks, f.cadence, 100 * f.max_residual, size_text(static_cast<std::int64_t>(f.held_out_bytes)), 100 * f.held_out_error);
   }
-  for (const ScalingFinding& f : study.findings) text += fmt::format("finding {}: not {}: {}\n", f.task, f.rule, f.detail);
+  for (const ScalingFinding& f : study.findings) text += fmt::format("finding {}: {} does not hold: {}\n", f.task, f.rule, f.detail);
   return text;
 }
 

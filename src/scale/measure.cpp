@@ -11,6 +11,7 @@ namespace {
 
 constexpr int trips = 100, clock_rounds = 5;
 constexpr std::int64_t check_every = 512;        // samples between two checks of the result
+constexpr std::int64_t most_recent = 10;         // samples after which the start instant may move farther away
 constexpr double stream_seconds = 0.02;          // of one series of calls back to back
 constexpr std::int64_t most_streamed = 10000;
 
@@ -188,8 +189,8 @@ void measure_isolated(Communicator& communicator, const GlobalClock& clock, cons
       series.own_enter.push_back(enter - instant);
       series.own_exit.push_back(exit - instant);
     }
-    if (recent == 20) {
-      if (2 * recent_invalid > recent && k < 1000) k *= 2;
+    if (recent == most_recent) {
+      if (2 * recent_invalid > recent && k < 1000) k *= recent_invalid == recent ? 4 : 2;
       recent = recent_invalid = 0;
     }
     reason = options.stop.decide(series.seconds, all[5]);
@@ -200,6 +201,11 @@ void measure_isolated(Communicator& communicator, const GlobalClock& clock, cons
     if (made % check_every == 0 && wrong(calls, row)) return;
   }
   if (wrong(calls, row)) return;
+  if (series.seconds.empty()) {
+    row.verdict = "late";
+    row.detail = "a rank missed the start instant of each of " + std::to_string(made) + " samples";
+    return;
+  }
   fill(series, clock, communicator, row);
   if (2 * row.invalid > made) row.flags.push_back("mostly_late");
 }

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
+#include <omp.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -150,7 +152,7 @@ class Shard {
   Dims lengths_;
 };
 
-// alpha and beta of one message between rank 0 and the first rank at each level, by ping-pong of 8 B and 1 MiB.
+// alpha and beta of one message between rank 0 and the first rank at each level, by ping-pong of 8 B and 1 MiB: of the fastest, as a bound wants.
 CostModel measure_links(Communicator& communicator) {
   CostModel model;
   const NodeMap& nodes = communicator.nodes();
@@ -163,7 +165,7 @@ CostModel measure_links(Communicator& communicator) {
     std::vector<char> buffer(1 << 20);
     for (int k = 0; k < 2; ++k) {
       std::vector<double> times;
-      for (int i = 0; i < 30; ++i) {
+      for (int i = 0; i < 60; ++i) {
         const double start = own_clock();
         if (communicator.rank() == 0) {
           communicator.send(buffer.data(), sizes[k], Dtype::u8, peer);
@@ -174,7 +176,7 @@ CostModel measure_links(Communicator& communicator) {
         }
         times.push_back((own_clock() - start) / 2);
       }
-      one_way[k] = median_of(times);
+      one_way[k] = *std::min_element(times.begin(), times.end());
       communicator.broadcast(&one_way[k], 1, Dtype::f64, 0);
     }
     model.alpha[level] = one_way[0];
@@ -244,14 +246,16 @@ class Files {
     Disk& disk = Disk::real();
     if (!options.resume.empty()) {
       journal_ = disk.open(path, Disk::Open::append);
-      take_over(path, journal_->read_all());
     } else {
       if (!options.force && (std::filesystem::exists(file_) || std::filesystem::exists(path))) throw Error(Error::Kind::bad_input, file_.string() + " exists; --force overwrites it, --resume goes on with it");
       if (file_.has_parent_path()) std::filesystem::create_directories(file_.parent_path());
       journal_ = disk.open(path, Disk::Open::append_or_create);
     }
+    // Before a byte is read or cut off: the torn last line of a journal in use is one being written.
     if (!journal_->try_lock()) throw Error(Error::Kind::io, path.string() + ": another run is writing it");
-    if (options.resume.empty()) {
+    if (!options.resume.empty()) {
+      take_over(path, journal_->read_all());
+    } else {
       journal_->truncate(0);
       journal_->append(journal_header);
     }
@@ -261,6 +265,11 @@ class Files {
     journal_->append(to_json(row) + "\n");
     journal_->sync();
     study.rows.push_back(std::move(row));
+  }
+  void add_links(int ranks, const CostModel& links, const NodeMap& nodes, double clock_error) {
+    for (const int level : {0, 1}) {
+      if (links.alpha[level] > 0) study.links.push_back({ranks, level == 0 ? "node" : "network", nodes.nodes(), links.alpha[level], links.beta[level], clock_error});
+    }
   }
   void write() {
     add_efficiencies(study.rows);
@@ -307,6 +316,8 @@ class Group {
     communicator = mpi_communicator(raw_, mpi_options_from_environment());
     clock = synchronise(*communicator, 1.0);
     links = measure_links(*communicator);
+    double own_error = clock.error;
+    communicator->all_reduce(&own_error, &clock_error, 1, Dtype::f64, Reduce::max);
     const NodeMap& nodes = communicator->nodes();
     for (int node = 0; node < nodes.nodes(); ++node) oversubscribed = oversubscribed || static_cast<int>(nodes.members(node).size()) > cores;
   }
@@ -319,11 +330,24 @@ class Group {
   std::unique_ptr<Communicator> communicator;
   GlobalClock clock;
   CostModel links;
+  double clock_error = 0;  // the largest of its ranks'
   bool oversubscribed = false;
 
  private:
   MPI_Comm raw_ = MPI_COMM_NULL;
 };
+
+// The same share of the node's cores for a rank of every group, so that efficiencies compare ranks and not threads. OMP_NUM_THREADS has its way.
+void set_threads(int cores) {
+  if (std::getenv("OMP_NUM_THREADS")) return;
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  int here = 1, most = 1;
+  MPI_Comm_size(node, &here);
+  MPI_Comm_free(&node);
+  MPI_Allreduce(&here, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  omp_set_num_threads(std::max(1, cores / most));
+}
 
 int study_on(const StudyOptions& options, MpiSession& session) {
   std::vector<Cell> cells;
@@ -347,9 +371,13 @@ int study_on(const StudyOptions& options, MpiSession& session) {
   {
     int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
     MPI_Allreduce(MPI_IN_PLACE, &cores, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    set_threads(cores);
     std::map<int, std::unique_ptr<Group>> groups;
     for (const Cell& cell : cells) {
       if (!groups.contains(cell.ranks)) groups.emplace(cell.ranks, std::make_unique<Group>(cell.ranks, session.rank(), cores));
+    }
+    for (const auto& [ranks, group] : groups) {
+      if (files) files->add_links(ranks, group->links, group->communicator->nodes(), group->clock_error);
     }
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const Cell& cell = cells[i];

@@ -1,0 +1,162 @@
+// `faibench scale` from outside, under mpirun: what a user gets on 1, 2, 3 and 4 ranks, what resuming keeps, and what a plan says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/program.h"
+
+namespace faibench {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing_support::faibench;
+using testing_support::is_one_complaint;
+using testing_support::Outcome;
+using testing_support::read_text;
+using testing_support::run_command;
+using testing_support::Scratch;
+
+const std::string task = "tp_allreduce_bias_fuse";
+
+Outcome launch(int ranks, std::vector<std::string> words) {
+  std::vector<std::string> all = {"mpirun", "--oversubscribe", "--bind-to", "none", "-n", std::to_string(ranks), std::getenv("FAIBENCH_BIN"), "scale", task};
+  all.insert(all.end(), words.begin(), words.end());
+  return run_command(all);
+}
+
+class Scale : public testing::TestWithParam<int> {};
+
+TEST_P(Scale, times_every_cell_of_one_launch) {
+  const int world = GetParam();
+  const Scratch scratch;
+  const Outcome outcome = launch(world, {"--sizes", "1K,16K", "--variants", "mpi,mpi_baseline,nccl", "--budget", "0.02", "--json", "--quiet", "--out", scratch.file("s.h5")});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json study = json::parse(outcome.out);
+  std::set<int> ranks;
+  for (int n = 1; n < world; n *= 2) ranks.insert(n);
+  ranks.insert(world);
+  EXPECT_EQ(study["rows"].size(), 2 * 3 * 2 * ranks.size());  // sizes, variants, cadences
+  std::set<std::string> keys;
+  int timed = 0;
+  for (const json& row : study["rows"]) {
+    const std::string where = row.dump();
+    EXPECT_TRUE(keys.insert(row["key"]).second) << where;
+    EXPECT_TRUE(ranks.contains(row["ranks"])) << where;
+    if (row["variant"] == "nccl") {
+      EXPECT_EQ(row["verdict"], "skipped") << where;
+      EXPECT_NE(row["detail"], "") << where;
+      continue;
+    }
+    if (row["verdict"] == "late") {
+      EXPECT_EQ(row["seconds"], 0) << where;
+      continue;
+    }
+    ASSERT_EQ(row["verdict"], "passed") << where;
+    ++timed;
+    const double seconds = row["seconds"], alg = row["algbw"];
+    const int P = row["ranks"];
+    EXPECT_GT(row["samples"], 0) << where;
+    EXPECT_GT(seconds, 0) << where;
+    EXPECT_LE(row["low"], seconds) << where;
+    EXPECT_GE(row["high"], seconds) << where;
+    if (P == 1) {
+      EXPECT_EQ(alg, 0) << where;
+      EXPECT_EQ(row["busbw"], 0) << where;
+    } else {
+      EXPECT_NEAR(alg, row["bytes"].get<double>() / seconds, 1e-6 * alg) << where;
+      EXPECT_NEAR(row["busbw"].get<double>(), alg * 2 * (P - 1) / P, 1e-6 * alg) << where;
+      EXPECT_GT(row["wire_node"], 0) << where;
+      EXPECT_GT(row["bound_seconds"], 0) << where;
+    }
+  }
+  EXPECT_GT(timed, 0);
+  EXPECT_EQ(study["links"].size(), ranks.size() - 1);
+  EXPECT_TRUE(std::filesystem::exists(scratch.file("s.h5")));
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, Scale, testing::Values(1, 2, 3, 4));
+
+TEST(Resuming, times_what_is_missing_and_keeps_the_rest) {
+  const Scratch scratch;
+  const std::vector<std::string> study = {"--sizes", "1K,4K", "--variants", "mpi,mpi_baseline", "--budget", "0.01", "--json", "--quiet"};
+  auto first = study;
+  first.insert(first.end(), {"--out", scratch.file("s.h5")});
+  const Outcome whole = launch(2, first);
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_EQ(launch(2, first).code, 2) << "overwrote a file";
+  // As if it had been killed while it wrote the last line but two.
+  std::string journal = read_text(scratch.file("s.jsonl"));
+  for (int i = 0; i < 3; ++i) journal.erase(journal.rfind('\n', journal.size() - 2) + 1);
+  scratch.write("s.jsonl", journal + "{\"task\":\"tp_all");
+  auto again = study;
+  again.insert(again.end(), {"--resume", scratch.file("s.h5")});
+  const Outcome resumed = launch(2, again);
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  const json before = json::parse(whole.out)["rows"], after = json::parse(resumed.out)["rows"];
+  ASSERT_EQ(before.size(), 2u * 2 * 2 * 2);
+  ASSERT_EQ(after.size(), before.size());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(before[i]["key"], after[i]["key"]);
+    if (i + 3 < before.size()) {
+      EXPECT_EQ(before[i]["seconds"], after[i]["seconds"]);
+    }
+  }
+}
+
+TEST(Resuming, refuses_a_journal_of_something_else) {
+  const Scratch scratch;
+  scratch.write("s.jsonl", "{\"format\":\"other\"}\n");
+  const Outcome outcome = launch(2, {"--resume", scratch.file("s.h5")});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("s.jsonl:1: no journal of a scaling study"));
+  EXPECT_EQ(read_text(scratch.file("s.jsonl")), "{\"format\":\"other\"}\n");
+}
+
+TEST(PlanOnly, forecasts_65536_ranks_and_its_error_against_a_simulation) {
+  const std::string simulated = std::string(std::getenv("FAIBENCH_SOURCE")) + "/tests/simgrid/simulated.json";
+  const std::vector<std::string> words = {"scale", task, "--plan-only", "--ranks", "1024,65536", "--ranks-per-node", "8", "--sizes", "64K,1M", "--simulated", simulated};
+  const Outcome table = faibench(words);
+  ASSERT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("forecast us"));
+  auto as_json = words;
+  as_json.push_back("--json");
+  const json rows = json::parse(faibench(as_json).out)["rows"];
+  ASSERT_EQ(rows.size(), 4u);
+  for (const json& row : rows) {
+    EXPECT_GT(row["rounds"], 0);
+    EXPECT_GT(row["partners"], 0);
+    EXPECT_GT(row["in_degree"], 0);
+    EXPECT_GT(row["bytes_sent"][1], 0);
+    EXPECT_GE(row["forecast_seconds"], row["bound_seconds"]);
+    EXPECT_EQ(row["soundness"] == "not checked", row["ranks_checked"] == 0);
+    EXPECT_EQ(row["error"].is_null(), row["ranks"] != 1024);
+    if (row["ranks"] == 1024) {
+      EXPECT_NEAR(row["error"].get<double>(), row["forecast_seconds"].get<double>() / row["simulated_seconds"].get<double>() - 1, 1e-9);
+    }
+  }
+}
+
+TEST(PlanOnly, says_not_checked_where_messages_were_not_followed) {
+  // Below 256 ranks every rank is walked; pieces of an exchange of all with all are too many above.
+  const json rows = json::parse(faibench({"scale", "all2all_tensor_redistribute", "--plan-only", "--ranks", "8,65536", "--sizes", "1M", "--json"}).out)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["soundness"], "sound");
+  for (const json& row : rows) EXPECT_EQ(row["soundness"] == "not checked", row["ranks_checked"] == 0) << row;
+}
+
+TEST(Usage, what_cannot_be_is_one_line_and_exit_code_2) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"scale", task, "--ranks", "2"},
+                                                                                     {"scale", "coalesced_matrix_transpose"},
+                                                                                     {"scale", task, "--sizes", "4K:1K"},
+                                                                                     {"scale", task, "--variants", "none_such"},
+                                                                                     {"scale", task, "--plan-only", "--simulated", "/nowhere.json"}}) {
+    const Outcome outcome = faibench(words);
+    EXPECT_EQ(outcome.code, 2) << words.back();
+    EXPECT_TRUE(is_one_complaint(outcome.err)) << words.back();
+  }
+}
+
+}  // namespace
+}  // namespace faibench
