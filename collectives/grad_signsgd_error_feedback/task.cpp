@@ -6,9 +6,30 @@
 #include <limits>
 
 #include "collectives/grad_signsgd_error_feedback/grad_signsgd_error_feedback.h"
+#include "collectives/grad_signsgd_error_feedback/ranks.h"
 
 namespace faibench {
 namespace grad_signsgd_error_feedback {
+
+Rejected check_layout(const TensorRefMap& in) {
+  const auto layout = in.at("layout").view<const std::int64_t, 2>();
+  std::int64_t left = in.at("grad").size();
+  for (std::int64_t i = 0; i < layout.extent(0); ++i) {
+    for (std::int64_t k : {0, 1})
+      if (layout(i, k) < 0) return reject("bad_layout", "layout", 2 * i + k, std::to_string(layout(i, k)), "it must not be negative");
+    const std::int64_t rows = layout(i, 0), cols = layout(i, 1);
+    if (cols > 0 && rows > left / cols) return reject("bad_layout", "layout", 2 * i, std::to_string(rows), "the products sum to more than n");
+    left -= rows * cols;
+  }
+  if (left != 0) return reject("bad_layout", "layout", -1, to_string(in.at("layout").shape), "the products sum to " + std::to_string(left) + " less than n");
+  return std::nullopt;
+}
+
+Rejected check_step(const TensorRefMap& in) {
+  const auto step = in.at("step").scalar<std::int64_t>();
+  return step >= 0 ? std::nullopt : Rejected(reject("bad_step", "step", -1, std::to_string(step), "it must be >= 0"));
+}
+
 namespace {
 
 /// A payload of wire format 1 for n elements: random signs, scales as of gradients.
@@ -138,23 +159,8 @@ Contract contract() {
   c.output("average", {Dtype::f32}, {"n"}, "mean of all ranks' updates");
   c.output("new_error", {Dtype::f32}, {"n"}, "error for the next step");
   c.output("new_state", {Dtype::u8}, {"4*n+64"}, "state for the next step").length = "Z";
-  c.rule("bad_layout", "a negative entry, or products do not sum to n", CheckedBy::runner, [](const TensorRefMap& in) -> Rejected {
-    const auto layout = in.at("layout").view<const std::int64_t, 2>();
-    std::int64_t left = in.at("grad").size();
-    for (std::int64_t i = 0; i < layout.extent(0); ++i) {
-      for (std::int64_t k : {0, 1})
-        if (layout(i, k) < 0) return reject("bad_layout", "layout", 2 * i + k, std::to_string(layout(i, k)), "it must not be negative");
-      const std::int64_t rows = layout(i, 0), cols = layout(i, 1);
-      if (cols > 0 && rows > left / cols) return reject("bad_layout", "layout", 2 * i, std::to_string(rows), "the products sum to more than n");
-      left -= rows * cols;
-    }
-    if (left != 0) return reject("bad_layout", "layout", -1, to_string(in.at("layout").shape), "the products sum to " + std::to_string(left) + " less than n");
-    return std::nullopt;
-  });
-  c.rule("bad_step", "step < 0", CheckedBy::runner, [](const TensorRefMap& in) -> Rejected {
-    const auto step = in.at("step").scalar<std::int64_t>();
-    return step >= 0 ? std::nullopt : Rejected(reject("bad_step", "step", -1, std::to_string(step), "it must be >= 0"));
-  });
+  c.rule("bad_layout", "a negative entry, or products do not sum to n", CheckedBy::runner, check_layout);
+  c.rule("bad_step", "step < 0", CheckedBy::runner, check_step);
   c.rule("bad_rank", "rank < 0 or rank > Q", CheckedBy::runner, [](const TensorRefMap& in) -> Rejected {
     const auto rank = in.at("rank").scalar<std::int32_t>();
     const std::int64_t others = in.at("peer_offsets").size() - 1;
@@ -203,6 +209,7 @@ Task make() {
   task.floor = [](const TensorRefMap& inputs) { return Floor{20.0 * static_cast<double>(inputs.at("grad").size()) + static_cast<double>(inputs.at("peers").bytes()), 0}; };
   task.floor_text = "16n bytes for grad, error, update, new_error, 4n for average, the peers' payloads";
   task.stream = many_steps();
+  task.multi_rank = multi_rank();
   return task;
 }
 
