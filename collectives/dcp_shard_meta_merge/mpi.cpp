@@ -28,37 +28,40 @@ struct Local {
   [[nodiscard]] std::size_t size(std::int64_t t) const { return static_cast<std::size_t>(ends[static_cast<std::size_t>(t) + 1] - ends[static_cast<std::size_t>(t)]); }
 };
 
-Rejected merge_own(const TensorRefMap& shard, Local& local) {
-  const auto names = shard.at("names").view<const std::uint8_t, 1>();
+Rejected merge_into(const TensorRefMap& shard, std::uint8_t* names, std::int64_t* ends, std::int64_t* total, std::int64_t& bytes, std::int64_t& count) {
+  const auto own_names = shard.at("names").view<const std::uint8_t, 1>();
   const auto offset = shard.at("offset").view<const std::int64_t, 1>();
-  const std::int64_t N = offset.extent(0), B = names.extent(0);
-  local.names = std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(B));
-  local.ends = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(N + 1));
-  local.total = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(N));
-  const std::int64_t rank_offsets[2] = {0, N};
-  Length bytes, ends, tensors;
-  Rejected rejected = cpu::merge_shard_extents({rank_offsets, {2}}, names, shard.at("name_offsets").view<const std::int64_t, 1>(), offset, shard.at("length").view<const std::int64_t, 1>(),
-                                               {local.names.get(), {B}}, {local.ends.get(), {N + 1}}, {local.total.get(), {N}}, bytes, ends, tensors);
-  local.bytes = bytes.value;
-  local.count = tensors.value;
+  const std::int64_t N = offset.extent(0), B = own_names.extent(0), rank_offsets[2] = {0, N};
+  Length true_bytes, true_ends, tensors;
+  Rejected rejected = cpu::merge_shard_extents({rank_offsets, {2}}, own_names, shard.at("name_offsets").view<const std::int64_t, 1>(), offset, shard.at("length").view<const std::int64_t, 1>(),
+                                               {names, {B}}, {ends, {N + 1}}, {total, {N}}, true_bytes, true_ends, tensors);
+  bytes = true_bytes.value;
+  count = tensors.value;
   return rejected;
 }
 
+Rejected merge_own(const TensorRefMap& shard, Local& local) {
+  const auto N = static_cast<std::size_t>(shard.at("offset").size());
+  local.names = std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(shard.at("names").size()));
+  local.ends = std::make_unique_for_overwrite<std::int64_t[]>(N + 1);
+  local.total = std::make_unique_for_overwrite<std::int64_t[]>(N);
+  return merge_into(shard, local.names.get(), local.ends.get(), local.total.get(), local.bytes, local.count);
+}
+
+constexpr std::size_t compared = 5;
 /// Equal on two ranks exactly if their lists of distinct names are, but for a collision of 192 bits of two hashes. With each value goes its complement: the least of both tell.
 std::vector<std::int64_t> fingerprint(const Local& local) {
   const auto list = static_cast<std::size_t>(local.count + 1) * sizeof(std::int64_t);
-  const bool any = local.count > 0;
-  const std::uint64_t form = any ? XXH3_64bits(local.ends.get(), list) : 0;
+  const std::uint64_t form = XXH3_64bits(local.ends.get(), list);
   const XXH128_hash_t bytes = XXH3_128bits_withSeed(local.names.get(), static_cast<std::size_t>(local.bytes), form);
   std::vector<std::int64_t> values = {local.count, local.bytes, static_cast<std::int64_t>(bytes.low64), static_cast<std::int64_t>(bytes.high64),
                                       static_cast<std::int64_t>(XXH64(local.names.get(), static_cast<std::size_t>(local.bytes), form))};
-  for (std::size_t k = 0, n = values.size(); k < n; ++k) values.push_back(~values[k]);
+  for (std::size_t k = 0; k < compared; ++k) values.push_back(~values[k]);
   return values;
 }
 bool all_alike(const std::vector<std::int64_t>& least) {
-  const std::size_t n = least.size() / 2;
-  for (std::size_t k = 0; k < n; ++k)
-    if (least[k] != ~least[n + k]) return false;
+  for (std::size_t k = 0; k < compared; ++k)
+    if (least[k] != ~least[compared + k]) return false;
   return true;
 }
 
@@ -158,8 +161,7 @@ struct Outputs {
 Rejected finish_alike(MultiRank::Call& call, const Local& local) {
   if (Rejected rejected = check_room(call.arguments.inputs, local.bytes, local.count)) return rejected;
   Outputs outputs(call);
-  if (call.communicator.size() > 1) call.communicator.all_reduce(local.total.get(), outputs.total, local.count, Dtype::i64, Reduce::max);
-  else std::copy_n(local.total.get(), local.count, outputs.total);
+  call.communicator.all_reduce(local.total.get(), outputs.total, local.count, Dtype::i64, Reduce::max);
   std::copy_n(local.names.get(), local.bytes, outputs.names);
   std::copy_n(local.ends.get(), local.count + 1, outputs.ends);
   outputs.set_lengths(local.bytes, local.count);
@@ -216,10 +218,18 @@ Rejected finish_unlike(MultiRank::Call& call, const Local& local) {
 }  // namespace
 
 Rejected run_mpi(MultiRank::Call& call) {
+  const TensorRefMap& shard = call.arguments.inputs;
+  if (call.communicator.size() == 1 && !check_room(shard, shard.at("names").size(), shard.at("offset").size())) {  // straight into place
+    Outputs outputs(call);
+    std::int64_t bytes = 0, count = 0;
+    if (const Rejected own = merge_into(shard, outputs.names, outputs.ends, outputs.total, bytes, count)) return agree(call.communicator, shard, own);
+    outputs.set_lengths(bytes, count);
+    return std::nullopt;
+  }
   Local local;
-  const Rejected own = merge_own(call.arguments.inputs, local);
-  std::vector<std::int64_t> least = own ? std::vector<std::int64_t>(10) : fingerprint(local);
-  if (Rejected rejected = agree(call.communicator, call.arguments.inputs, own, least)) return rejected;
+  const Rejected own = merge_own(shard, local);
+  std::vector<std::int64_t> least = own ? std::vector<std::int64_t>(2 * compared) : fingerprint(local);
+  if (Rejected rejected = agree(call.communicator, shard, own, least)) return rejected;
   return all_alike(least) ? finish_alike(call, local) : finish_unlike(call, local);
 }
 

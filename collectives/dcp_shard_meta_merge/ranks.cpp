@@ -1,6 +1,8 @@
 #include "collectives/dcp_shard_meta_merge/ranks.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "collectives/dcp_shard_meta_merge/dcp_shard_meta_merge.h"
 #include "schedule/traffic.h"
@@ -48,18 +50,33 @@ GateResult check_all_ranks(const TensorRefMap& whole, const std::vector<TensorMa
   return std::nullopt;
 }
 
-/// What the rank that lacks most must be sent: the names that it has no record of, and their sizes.
+std::unordered_map<std::string_view, std::int64_t> sizes_by_name(const TensorMap& merged) {
+  const char* const names = reinterpret_cast<const char*>(merged.at("out_names").data());
+  const auto ends = merged.at("out_name_offsets").flat<std::int64_t>(), total = merged.at("total").flat<std::int64_t>();
+  std::unordered_map<std::string_view, std::int64_t> sizes;
+  for (std::size_t t = 0; t < total.size(); ++t) sizes.emplace(std::string_view(names + ends[t], static_cast<std::size_t>(ends[t + 1] - ends[t])), total[t]);
+  return sizes;
+}
+
+/// What the rank that lacks most must be sent: names that it has no record of, and sizes that its own records do not reach.
 Floor wire_floor(const TensorMap& whole, int ranks) {
-  const TensorMap merged = expected_outputs(*find_task("dcp_shard_meta_merge"), refs(whole));
-  const auto bytes_and_sizes = [&](const TensorMap& result) { return result.at("out_names").size() + 8 * result.at("total").size(); };
+  const Task& task = *find_task("dcp_shard_meta_merge");
+  const TensorMap merged = expected_outputs(task, refs(whole));
+  const auto wanted = sizes_by_name(merged);
   std::int64_t most = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    TensorMap shard = shard_of(whole, rank, ranks);
-    const std::int64_t N = shard.at("offset").size();
-    TensorMap own;
-    own.add("rank_offsets", Tensor::of<std::int64_t>({2}, {0, N}));
+    TensorMap shard = shard_of(whole, rank, ranks), own;
+    own.add("rank_offsets", Tensor::of<std::int64_t>({2}, {0, shard.at("offset").size()}));
     for (const char* name : {"names", "name_offsets", "offset", "length"}) own.add(name, std::move(shard.at(name)));
-    most = std::max(most, bytes_and_sizes(merged) - bytes_and_sizes(expected_outputs(*find_task("dcp_shard_meta_merge"), refs(own))));
+    const TensorMap merged_here = expected_outputs(task, refs(own));
+    const auto known = sizes_by_name(merged_here);
+    std::int64_t lacking = 0;
+    for (const auto& [name, size] : wanted) {
+      const auto found = known.find(name);
+      if (found == known.end()) lacking += static_cast<std::int64_t>(name.size()) + 8;
+      else if (found->second < size) lacking += 8;
+    }
+    most = std::max(most, lacking);
   }
   return {static_cast<double>(most), 0};
 }

@@ -164,9 +164,9 @@ TEST(DcpRanks, scaling_sizes_are_met) {
   }
 }
 
-TEST(DcpRanks, a_rank_must_receive_the_names_it_lacks_and_the_sizes_of_those) {
-  const TensorMap whole = dcp_shard_meta_merge::merge_input({{{"ab", 0, 1}, {"cde", 0, 1}}, {{"ab", 1, 1}}});
-  EXPECT_EQ(form().wire_floor(whole, 2).bytes, 3 + 8);
+TEST(DcpRanks, a_rank_must_receive_the_names_it_lacks_and_the_sizes_beyond_its_own) {
+  const TensorMap whole = dcp_shard_meta_merge::merge_input({{{"ab", 0, 1}, {"cde", 0, 1}, {"f", 0, 9}}, {{"ab", 1, 1}, {"f", 0, 2}}});
+  EXPECT_EQ(form().wire_floor(whole, 2).bytes, 3 + 8 + 8);  // rank 1 lacks "cde" and the size of "f"
   EXPECT_EQ(form().wire_floor(whole, 1).bytes, 0);
 }
 
