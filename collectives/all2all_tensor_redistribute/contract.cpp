@@ -116,12 +116,12 @@ Contract one_process_contract() {
   contract.input("shape", {Dtype::i64}, {"D"}, "global tensor shape", "D 0..8, each >= 0, at most 2^62 elements");
   contract.input("mesh", {Dtype::i64}, {"K"}, "size of each mesh axis; a rank is the row-major index of its mesh coordinate", "K 1..8, each >= 1, product P <= 65536");
   contract.input("src_axes", {Dtype::i64}, {"A"}, "for each dim the mesh axes that shard it under the source sharding, major first", "0 .. K-1, none twice");
-  contract.input("src_axes_offsets", {Dtype::i64}, {"D+1"}, "dim d has src_axes[src_axes_offsets[d] .. src_axes_offsets[d+1])", "0 first, not decreasing, A last").last_offset = Extent("A");
+  contract.input("src_axes_offsets", {Dtype::i64}, {"D+1"}, "dim d has src_axes[src_axes_offsets[d] .. src_axes_offsets[d+1])").last_offset = Extent("A");
   contract.input("dst_axes", {Dtype::i64}, {"B"}, "the same for the target", "0 .. K-1, none twice");
-  contract.input("dst_axes_offsets", {Dtype::i64}, {"D+1"}, "as src_axes_offsets", "0 first, not decreasing, B last").last_offset = Extent("B");
+  contract.input("dst_axes_offsets", {Dtype::i64}, {"D+1"}, "as src_axes_offsets").last_offset = Extent("B");
   contract.input("src_data", {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64, Dtype::i8, Dtype::u8, Dtype::i16, Dtype::i32, Dtype::u32, Dtype::i64, Dtype::u64, Dtype::bool_}, {"S"},
                  "source shards of ranks 0 .. P-1 one after another, each row-major", "any bytes, equal ones where ranks hold the same element");
-  contract.input("src_offsets", {Dtype::i64}, {"P+1"}, "shard r is src_data[src_offsets[r] .. src_offsets[r+1])", "0 first, not decreasing, S last; each shard of the size of its box").last_offset = Extent("S");
+  contract.input("src_offsets", {Dtype::i64}, {"P+1"}, "shard r is src_data[src_offsets[r] .. src_offsets[r+1])", "each shard of the size of its box").last_offset = Extent("S");
   contract.output_like("dst_data", "src_data", {"T"}, "target shards of ranks 0 .. P-1 one after another, each row-major").rows = target_elements;
   contract.output("dst_offsets", {Dtype::i64}, {"P+1"}, "target shard r is dst_data[dst_offsets[r] .. dst_offsets[r+1])");
   contract.rule("bad_shape", "D > 8, a negative extent, or more than 2^62 elements (a zero extent makes it 0 elements, whatever the others are)", CheckedBy::runner, check_shape);
