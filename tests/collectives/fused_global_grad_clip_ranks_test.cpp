@@ -1,5 +1,6 @@
 // The multi-rank form under mpirun: right on every rank, equal bits where ranks must not drift apart, and every rejection on all ranks alike.
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 #include <cstring>
@@ -106,6 +107,31 @@ TEST(GradClipRanks, the_workloads_are_clipped_by_both_variants_within_the_gate) 
     const TensorMap whole = form().workloads[0].inputs(random, world.size());
     for (const auto& variant : form().variants) expect_right(world, whole, run(world, form().shard(whole, world.rank(), world.size()), variant));
   }
+}
+
+TEST(GradClipRanks, any_number_of_threads_gives_the_same_bits) {
+  const auto world_owner = mpi_world();
+  Communicator& world = *world_owner;
+  if (world.size() > 2) return;
+  Random random(6);
+  std::vector<float> values(700'003);
+  random.fill_normal(values);
+  TensorMap whole;
+  whole.add("grads", Tensor::of({700'003}, values));
+  whole.add("offsets", Tensor::of({5}, std::vector<std::int64_t>{0, 500, 400'001, 400'900, 700'003}));
+  whole.add("max_norm", Tensor::scalar(3.0));
+  whole.add("error_if_nonfinite", Tensor::boolean(false));
+  const TensorMap shard = form().shard(whole, world.rank(), world.size());
+  const int before = omp_get_max_threads();
+  std::vector<Result> results;
+  for (const int threads : {1, 2, 3}) {
+    omp_set_num_threads(threads);
+    results.push_back(run(world, shard, form().variants[1]));
+    expect_right(world, whole, results.back());
+  }
+  omp_set_num_threads(before);
+  for (const auto& [name, tensor] : results[0].outputs)
+    for (const Result& other : results) EXPECT_EQ(std::memcmp(tensor.data(), other.outputs.at(name).data(), static_cast<std::size_t>(tensor.bytes())), 0) << name;
 }
 
 TEST(GradClipRanks, a_studied_size_is_eight_bytes_a_tensor_and_clipped_within_the_gate) {

@@ -69,7 +69,7 @@ void add_shapes(std::vector<Case>& cases) {
   add(cases, "one_element", "", {{1}, 0.001});
   for (std::int64_t n : {2, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1000, 1025}) add(cases, "length_" + std::to_string(n), "not a vector multiple, tensors without alignment", {{n, 1, n, 3, n + 1}});
   add(cases, "many_tensors", "", {std::vector<std::int64_t>(500, 5), 2});
-  add(cases, "several_threads", "a segment border within a tensor, ragged ends", {{33'333, 1, 70'001, 0, 12}, 3});
+  add(cases, "several_threads", "a segment border within a tensor, ragged ends", {{33'333, 1, 240'001, 0, 12}, 3});
 }
 
 void add_bounds(std::vector<Case>& cases) {

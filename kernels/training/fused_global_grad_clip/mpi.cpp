@@ -20,7 +20,7 @@ namespace faibench::fused_global_grad_clip {
 namespace {
 
 constexpr std::int64_t segment_elements = 1 << 15;
-constexpr std::int64_t shared_elements = 1 << 16;  // below this a second thread costs more than it saves
+constexpr std::int64_t shared_elements = 1 << 18;  // below this a second thread costs more than it saves
 constexpr std::int64_t streamed_bytes = 16 << 20;  // outputs above this do not stay in the caches anyway
 
 struct Segment {
