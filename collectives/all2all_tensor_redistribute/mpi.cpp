@@ -11,6 +11,7 @@
 
 #include "collectives/all2all_tensor_redistribute/agreement.h"
 #include "collectives/all2all_tensor_redistribute/ranks.h"
+#include "collectives/all2all_tensor_redistribute/staging.h"
 #include "communicator/communicator.h"
 
 namespace faibench::all2all_tensor_redistribute {
@@ -42,7 +43,14 @@ std::vector<Step> steps_of(const std::vector<Transfer>& outgoing, const std::vec
 /// Messages under way, in the order of their start.
 class Messages {
  public:
-  Messages(Communicator& communicator, const Shard& shard, const Redistribution& plan) : communicator_(communicator), shard_(shard), plan_(plan) {}
+  Messages(Communicator& communicator, const Shard& shard, const Redistribution& plan, std::span<const Step> steps) : communicator_(communicator), shard_(shard), plan_(plan) {
+    std::int64_t bytes = 0;
+    for (const Step& step : steps) {
+      if (step.in && plan.unpack(*step.in).loops > 0) bytes += rounded(step.in->count);
+      if (step.out && plan.pack(*step.out).loops > 0) bytes += rounded(step.out->count);
+    }
+    next_room_ = Staging::of_thread().reserve(bytes);
+  }
 
   void start(const Step& step) {
     if (under_way_.size() == most_under_way) finish_first();
@@ -53,15 +61,15 @@ class Messages {
       now.unpack = plan_.unpack(*step.in);
       now.in_place = now.unpack.loops == 0;
       if (!now.in_place) now.arrived = room(step.in->count);
-      incoming = {now.in_place ? shard_.target + now.unpack.to * shard_.element : now.arrived.get(), step.in->count, step.in->from};
+      incoming = {now.in_place ? shard_.target + now.unpack.to * shard_.element : now.arrived, step.in->count, step.in->from};
     }
     if (step.out) {
       const StridedCopy pack = plan_.pack(*step.out);
       const std::byte* data = shard_.source + pack.from * shard_.element;
       if (pack.loops > 0) {
-        now.packed = room(step.out->count);
-        copy_strided(pack, shard_.source, now.packed.get(), shard_.element, Store::cached);
-        data = now.packed.get();
+        std::byte* const packed = room(step.out->count);
+        copy_strided(pack, shard_.source, packed, shard_.element, Store::cached);
+        data = packed;
       }
       outgoing = {data, step.out->count, step.out->to};
     }
@@ -73,22 +81,28 @@ class Messages {
 
  private:
   struct UnderWay {
-    std::unique_ptr<std::byte[]> packed, arrived;
+    std::byte* arrived = nullptr;
     StridedCopy unpack;
     bool in_place = true;
-    std::unique_ptr<Exchange> exchange;  // last: its buffers outlive it
+    std::unique_ptr<Exchange> exchange;
   };
-  [[nodiscard]] std::unique_ptr<std::byte[]> room(std::int64_t count) const { return std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(count * shard_.element)); }
+  [[nodiscard]] std::int64_t rounded(std::int64_t count) const { return (count * shard_.element + 63) / 64 * 64; }  // no line belongs to two messages
+  std::byte* room(std::int64_t count) {
+    std::byte* const given = next_room_;
+    next_room_ += rounded(count);
+    return given;
+  }
   void finish_first() {
     UnderWay& first = under_way_.front();
     first.exchange->wait();
-    if (!first.in_place) copy_strided(first.unpack, first.arrived.get(), shard_.target, shard_.element, Store::cached);
+    if (!first.in_place) copy_strided(first.unpack, first.arrived, shard_.target, shard_.element, Store::cached);
     under_way_.pop_front();
   }
 
   Communicator& communicator_;
   const Shard& shard_;
   const Redistribution& plan_;
+  std::byte* next_room_;
   std::deque<UnderWay> under_way_;
 };
 
@@ -105,8 +119,9 @@ void move(Communicator& communicator, const Shard& shard, const Redistribution& 
   });
   std::erase_if(outgoing, [&](const Transfer& transfer) { return is_near(transfer.to); });
 
-  Messages messages(communicator, shard, plan);
-  for (const Step& step : steps_of(outgoing, incoming, rank, ranks)) messages.start(step);
+  const std::vector<Step> steps = steps_of(outgoing, incoming, rank, ranks);
+  Messages messages(communicator, shard, plan, steps);
+  for (const Step& step : steps) messages.start(step);
   const Store store = plan.target().size(rank) * shard.element >= streamed_bytes ? Store::streamed : Store::cached;
   std::ranges::sort(near, {}, [&](const Transfer& transfer) { return (transfer.from - rank + ranks) % ranks; });  // the next rank first: not everybody reads the same one
   for (const Transfer& transfer : near) copy_strided(plan.direct(transfer), communicator.peer_address(transfer.from, shard.source), shard.target, shard.element, store);

@@ -1,8 +1,8 @@
 // What a library gives: pack all messages, its irregular all-to-all, unpack all.
-#include <memory>
 #include <vector>
 
 #include "collectives/all2all_tensor_redistribute/agreement.h"
+#include "collectives/all2all_tensor_redistribute/staging.h"
 #include "communicator/communicator.h"
 
 namespace faibench::all2all_tensor_redistribute {
@@ -33,13 +33,13 @@ Rejected run_peer_mpi(MultiRank::Call& call) {
     receive_offsets[static_cast<std::size_t>(transfer.from)] = received;
     received += transfer.count;
   }
-  const auto packed = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(sent * shard.element));
-  const auto arrived = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(received * shard.element));
+  std::byte* const packed = Staging::of_thread().reserve((sent + received) * shard.element);
+  std::byte* const arrived = packed + sent * shard.element;
   for (const Transfer& transfer : outgoing)
-    copy_strided(plan.pack(transfer), shard.source, packed.get() + send_offsets[static_cast<std::size_t>(transfer.to)] * shard.element, shard.element, Store::cached);
-  communicator.library_all_to_all(packed.get(), send_counts, send_offsets, arrived.get(), receive_counts, receive_offsets, shard.dtype);
+    copy_strided(plan.pack(transfer), shard.source, packed + send_offsets[static_cast<std::size_t>(transfer.to)] * shard.element, shard.element, Store::cached);
+  communicator.library_all_to_all(packed, send_counts, send_offsets, arrived, receive_counts, receive_offsets, shard.dtype);
   for (const Transfer& transfer : incoming)
-    copy_strided(plan.unpack(transfer), arrived.get() + receive_offsets[static_cast<std::size_t>(transfer.from)] * shard.element, shard.target, shard.element, Store::cached);
+    copy_strided(plan.unpack(transfer), arrived + receive_offsets[static_cast<std::size_t>(transfer.from)] * shard.element, shard.target, shard.element, Store::cached);
   return std::nullopt;
 }
 

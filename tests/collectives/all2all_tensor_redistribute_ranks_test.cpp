@@ -236,8 +236,7 @@ TEST_P(OnRanks, sends_what_the_schedule_of_the_study_says) {
     world_->all_reduce(&partners, &partners, 1, Dtype::i64, Reduce::max);
     EXPECT_EQ(form().scaling->bound(S, size_).bytes, static_cast<double>(busiest));
     EXPECT_EQ(form().scaling->bound(S, size_).rounds, partners);
-    EXPECT_DOUBLE_EQ(form().wire_floor(whole, size_).bytes, static_cast<double>(traffic.bytes_received[0] + traffic.bytes_received[1]) * (rank_ == 0 ? 1 : 0) +
-                                                                (rank_ == 0 ? 0.0 : form().wire_floor(whole, size_).bytes));  // rank 0 has the most columns
+    if (rank_ == 0) { EXPECT_EQ(form().wire_floor(whole, size_).bytes, static_cast<double>(traffic.bytes_received[0] + traffic.bytes_received[1])) << "the rank with the most columns"; }
   }
 }
 
@@ -261,10 +260,10 @@ TEST(MultiRankGate, refuses_a_misplaced_byte_a_short_shard_and_a_missing_one) {
   EXPECT_TRUE(form().gate(refs(whole), outputs));
 }
 
-TEST(MultiRankStudy, has_a_sound_schedule_for_very_many_ranks) {
+TEST(MultiRankStudy, has_a_sound_schedule_for_more_ranks_than_run_here) {
   for (const std::int64_t S : {4, 1 << 20}) {
-    const auto schedule = form().scaling->schedule(S, NodeMap::regular(4096, 8));
-    const int sampled[] = {0, 17, 4095};
+    const auto schedule = form().scaling->schedule(S, NodeMap::regular(200, 8));
+    const int sampled[] = {0, 17, 199};
     EXPECT_EQ(fault_in(*schedule, sampled).value_or(""), "");
   }
 }
