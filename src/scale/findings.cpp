@@ -14,7 +14,10 @@ namespace {
 constexpr double tolerance = 1.05, super_linear = 1.02;
 
 bool timed(const ScalingRow& row) { return row.verdict == "passed" && row.seconds > 0; }
-bool is_ours(const std::string& variant) { return !variant.starts_with("peer:") && variant != "mpi_baseline"; }
+// The library's all-reduce and what it is made of take f32 and add no bias: guidelines of their own.
+bool is_library_call(const std::string& variant) { return variant.starts_with("library:"); }
+bool is_composition(const std::string& variant) { return is_library_call(variant) && variant.find('+') != std::string::npos; }
+bool is_ours(const std::string& variant) { return !variant.starts_with("peer:") && variant != "mpi_baseline" && !is_library_call(variant); }
 
 using Curves = std::map<std::tuple<std::string, std::string, std::string, int>, std::vector<const ScalingRow*>>;
 Curves curves_of(const std::vector<ScalingRow>& rows) {
@@ -26,6 +29,9 @@ Curves curves_of(const std::vector<ScalingRow>& rows) {
   return curves;
 }
 
+// Beyond the tolerance and beyond what both medians are sure of.
+bool slower(const ScalingRow& row, const ScalingRow& than) { return row.seconds > tolerance * than.seconds && row.low > than.high; }
+
 std::string place(const ScalingRow& row) { return fmt::format("{} on {} ranks, {}, {}", row.variant, row.ranks, size_text(row.bytes), row.cadence); }
 
 }  // namespace
@@ -34,16 +40,18 @@ std::vector<ScalingFinding> findings_of(const std::vector<ScalingRow>& rows) {
   std::vector<ScalingFinding> findings;
   for (const auto& [key, curve] : curves_of(rows)) {
     for (std::size_t i = 1; i < curve.size(); ++i) {
-      if (curve[i - 1]->seconds > tolerance * curve[i]->seconds)
+      if (slower(*curve[i - 1], *curve[i]))
         findings.push_back({curve[i]->task, "t(S) <= t(S')", fmt::format("{}: {:.2f} times as long as {}", place(*curve[i - 1]), curve[i - 1]->seconds / curve[i]->seconds, size_text(curve[i]->bytes))});
     }
   }
   for (const ScalingRow& row : rows) {
-    if (!timed(row) || !is_ours(row.variant) || row.ranks == 1) continue;
+    if (!timed(row) || row.ranks == 1 || is_composition(row.variant)) continue;
     for (const ScalingRow& other : rows) {
-      if (!timed(other) || is_ours(other.variant) || other.task != row.task || other.cadence != row.cadence || other.ranks != row.ranks || other.bytes != row.bytes) continue;
-      if (row.seconds > tolerance * other.seconds)
-        findings.push_back({row.task, "ours <= library", fmt::format("{}: {:.2f} times as long as {}", place(row), row.seconds / other.seconds, other.variant)});
+      const bool composed = is_composition(other.variant);
+      if (composed ? !is_ours(row.variant) && !is_library_call(row.variant) : !is_ours(row.variant) || is_ours(other.variant) || is_library_call(other.variant)) continue;
+      if (!timed(other) || other.task != row.task || other.cadence != row.cadence || other.ranks != row.ranks || other.bytes != row.bytes) continue;
+      if (slower(row, other))
+        findings.push_back({row.task, composed ? "all-reduce <= " + other.variant.substr(8) : "ours <= library", fmt::format("{}: {:.2f} times as long as {}", place(row), row.seconds / other.seconds, other.variant)});
     }
   }
   return findings;
@@ -86,15 +94,15 @@ std::string table_text(const ScalingStudy& study) {
   if (std::any_of(rows.begin(), rows.end(), [](const ScalingRow* r) { return r->oversubscribed; })) text += "OVERSUBSCRIBED: more ranks than cores; rows marked * show the scheduler's turns, not the collective.\n";
   std::string task;
   for (const ScalingRow* r : rows) {
-    if (r->task != task) text += fmt::format("\n{}\n{:<10} {:>5} {:>10} {:<18} {:>11} {:>6} {:>11} {:>11} {:>9} {:>9} {:>7}\n", task = r->task, "cadence", "ranks", "S", "variant", "median us", "+-%", "p99 us", "arrival us", "alg GB/s",
+    if (r->task != task) text += fmt::format("\n{}\n{:<10} {:>5} {:>10} {:<32} {:>11} {:>6} {:>11} {:>11} {:>9} {:>9} {:>7}\n", task = r->task, "cadence", "ranks", "S", "variant", "median us", "+-%", "p99 us", "arrival us", "alg GB/s",
                                              "bus GB/s", "x bound");
     const std::string ranks = std::to_string(r->ranks) + (r->oversubscribed ? "*" : "");
     if (!timed(*r)) {
-      text += fmt::format("{:<10} {:>5} {:>10} {:<18} {}: {}\n", r->cadence, ranks, size_text(r->bytes), r->variant, r->verdict, r->detail);
+      text += fmt::format("{:<10} {:>5} {:>10} {:<32} {}: {}\n", r->cadence, ranks, size_text(r->bytes), r->variant, r->verdict, r->detail);
       continue;
     }
     const auto or_dash = [](double value, const char* form) { return value > 0 ? fmt::format(fmt::runtime(form), value) : std::string("-"); };
-    text += fmt::format("{:<10} {:>5} {:>10} {:<18} {:>11.2f} {:>6.1f} {:>11} {:>11.2f} {:>9} {:>9} {:>7}\n", r->cadence, ranks, size_text(r->bytes), r->variant, 1e6 * r->seconds, 50 * (r->high - r->low) / r->seconds,
+    text += fmt::format("{:<10} {:>5} {:>10} {:<32} {:>11.2f} {:>6.1f} {:>11} {:>11.2f} {:>9} {:>9} {:>7}\n", r->cadence, ranks, size_text(r->bytes), r->variant, 1e6 * r->seconds, 50 * (r->high - r->low) / r->seconds,
                         or_dash(1e6 * r->p99, "{:.2f}"), 1e6 * r->arrival_skew, or_dash(r->algbw / 1e9, "{:.4g}"), or_dash(r->busbw / 1e9, "{:.4g}"), or_dash(r->bound_ratio, "{:.2f}"));
   }
   for (const ScalingFit& f : study.fits) {

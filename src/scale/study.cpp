@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <map>
 #include <set>
@@ -24,6 +25,7 @@
 #include "hdf5/disk.h"
 #include "results/provenance.h"
 #include "results/run_file.h"
+#include "scale/library_calls.h"
 #include "scale/measure.h"
 #include "scale/sizes.h"
 #include "schedule/traffic.h"
@@ -37,14 +39,16 @@ constexpr std::byte poison{0xa5};
 
 struct Cell {
   const Task* task;
-  const MultiRank::RankVariant* variant;
+  const MultiRank::RankVariant* variant;  // null: a call of the library alone
+  const LibraryCall* library;
   std::int64_t bytes;
   int ranks;
   bool streaming;
+  [[nodiscard]] const std::string& name() const { return variant ? variant->name : library->name; }
 };
 
 std::string key_of(const Cell& cell, std::uint64_t seed) {
-  return fmt::format("{}|{}|{}|{}|{}|{}", cell.task->name, cell.variant->name, cell.bytes, cell.ranks, cell.streaming ? "streaming" : "isolated", seed);
+  return fmt::format("{}|{}|{}|{}|{}|{}", cell.task->name, cell.name(), cell.bytes, cell.ranks, cell.streaming ? "streaming" : "isolated", seed);
 }
 
 // All cells in a random order that every rank draws alike.
@@ -54,12 +58,16 @@ std::vector<Cell> cells_of(const StudyOptions& options, int world) {
   for (const Task* task : options.tasks) {
     std::size_t chosen = 0;
     const std::vector<std::int64_t> sizes = options.sizes.empty() ? task->multi_rank->scaling->sizes : parse_sizes(options.sizes);
-    for (const auto& variant : task->multi_rank->variants) {
-      if (!options.variants.empty() && std::find(options.variants.begin(), options.variants.end(), variant.name) == options.variants.end()) continue;
+    const auto add = [&](const std::string& name, const MultiRank::RankVariant* variant, const LibraryCall* library) {
+      if (!options.variants.empty() && std::find(options.variants.begin(), options.variants.end(), name) == options.variants.end()) return;
       ++chosen;
       for (std::int64_t bytes : sizes)
         for (int n : ranks)
-          for (bool streaming : {false, true}) cells.push_back({task, &variant, bytes, n, streaming});
+          for (bool streaming : {false, true}) cells.push_back({task, variant, library, bytes, n, streaming});
+    };
+    for (const auto& variant : task->multi_rank->variants) add(variant.name, &variant, nullptr);
+    if (task->multi_rank->scaling->bus_formula == "2(P-1)/P") {
+      for (const LibraryCall& call : all_reduce_calls()) add(call.name, nullptr, &call);
     }
     if (chosen == 0) throw Error(Error::Kind::bad_input, task->name + " has none of the variants asked for");
   }
@@ -204,17 +212,30 @@ void add_bandwidth(ScalingRow& row, const MultiRank::Scaling& scaling, const Nod
   }
 }
 
-ScalingRow run_cell(const Cell& cell, const StudyOptions& options, Communicator& communicator, const GlobalClock& clock, const CostModel& links, bool oversubscribed) {
+ScalingRow run_cell(const Cell& cell, const StudyOptions& options, Communicator& communicator, MPI_Comm raw, const GlobalClock& clock, const CostModel& links, bool oversubscribed) {
   const MultiRank::Scaling& scaling = *cell.task->multi_rank->scaling;
   ScalingRow row;
   row.task = cell.task->name;
-  row.variant = cell.variant->name;
+  row.variant = cell.name();
   row.cadence = cell.streaming ? "streaming" : "isolated";
   row.ranks = cell.ranks;
   row.bytes = cell.bytes;
   row.oversubscribed = oversubscribed;
   row.key = key_of(cell, options.seed);
   row.verdict = "skipped";
+  const MeasureOptions measure{.stop = {.cap_seconds = options.budget_seconds}, .yields = oversubscribed};
+  if (cell.library) {
+    if (cell.bytes / 4 > std::numeric_limits<int>::max()) {
+      row.detail = "more elements than one call of the library takes";
+      return row;
+    }
+    LibraryBuffers buffers(*cell.library, cell.bytes, raw);
+    row.bytes = buffers.bytes();
+    const Calls calls{{}, [&] { buffers.run(); }, [&] { return buffers.check(); }};
+    (cell.streaming ? measure_streaming : measure_isolated)(communicator, clock, calls, measure, row);
+    if (row.verdict == "passed") add_bandwidth(row, scaling, communicator.nodes(), links);
+    return row;
+  }
   if (cell.variant->on_nccl) {
     row.detail = "no GPU for every rank";
     return row;
@@ -231,7 +252,6 @@ ScalingRow run_cell(const Cell& cell, const StudyOptions& options, Communicator&
   if (shard.in_place()) calls.prepare = [&] { shard.poison_outputs(); };
   calls.run = [&] { shard.call(); };
   calls.check = [&] { return shard.check(whole); };
-  MeasureOptions measure{.stop = {.cap_seconds = options.budget_seconds}, .yields = oversubscribed};
   (cell.streaming ? measure_streaming : measure_isolated)(communicator, clock, calls, measure, row);
   if (row.verdict == "passed") add_bandwidth(row, scaling, communicator.nodes(), links);
   return row;
@@ -327,6 +347,7 @@ class Group {
     communicator.reset();
     if (raw_ != MPI_COMM_NULL) MPI_Comm_free(&raw_);
   }
+  [[nodiscard]] MPI_Comm raw() const { return raw_; }
   std::unique_ptr<Communicator> communicator;
   GlobalClock clock;
   CostModel links;
@@ -381,7 +402,7 @@ int study_on(const StudyOptions& options, MpiSession& session) {
     }
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const Cell& cell = cells[i];
-      const std::string label = fmt::format("{} {} {} on {} ranks", cell.task->name, cell.variant->name, size_text(cell.bytes), cell.ranks);
+      const std::string label = fmt::format("{} {} {} on {} ranks", cell.task->name, cell.name(), size_text(cell.bytes), cell.ranks);
       if (session.from_first(files && files->has(key_of(cell, options.seed)) ? 1 : 0) != 0) continue;
       const Group& group = *groups.at(cell.ranks);
       if (group.communicator) {
@@ -390,7 +411,7 @@ int study_on(const StudyOptions& options, MpiSession& session) {
           MpiSession::abandon(fmt::format("{}: not done after {:.0f} s (seen by rank {}); finished rows are kept, --resume goes on", label, limit, session.rank()), 3);
         });
         try {
-          ScalingRow row = run_cell(cell, options, *group.communicator, group.clock, group.links, group.oversubscribed);
+          ScalingRow row = run_cell(cell, options, *group.communicator, group.raw(), group.clock, group.links, group.oversubscribed);
           if (files) {
             wrong += row.verdict == "wrong" ? 1 : 0;
             if (!options.quiet) fmt::print(stderr, "[{}/{}] {} {}: {} {:.2f} us{}\n", i + 1, cells.size(), label, row.cadence, row.verdict, 1e6 * row.seconds, row.oversubscribed ? " (oversubscribed)" : "");

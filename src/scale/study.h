@@ -24,7 +24,7 @@ struct StudyOptions {
 /// Runs on every rank of a launch: MPI_Init to MPI_Finalize. 0; 1 where a cell was wrong; 2 bad input; 3 everything else. Throws Error on rank 0 alone, when all know.
 int run_study(const StudyOptions& options);
 
-/// The guidelines that do not hold within 5%: t rises with S; ours is no slower than the library's own. Pure.
+/// The guidelines that do not hold within 5%, where the intervals of both medians lie apart: t rises with S; ours is no slower than the library's own; an all-reduce no slower than what it can be composed of. Pure.
 std::vector<ScalingFinding> findings_of(const std::vector<ScalingRow>& rows);
 /// A fit for each task, variant, number of ranks and cadence with three sizes or more. Pure.
 std::vector<ScalingFit> fits_of(const std::vector<ScalingRow>& rows);

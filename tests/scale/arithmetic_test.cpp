@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,6 +7,7 @@
 #include "scale/fit.h"
 #include "scale/sizes.h"
 #include "scale/statistics.h"
+#include "scale/study.h"
 #include "tensor/error.h"
 
 namespace faibench::scale {
@@ -61,6 +63,48 @@ TEST(Fit, forecasts_the_largest_size_without_it) {
   ASSERT_TRUE(held);
   EXPECT_NEAR(held->forecast, 1e-6 + 4e-3, 1e-6);
   EXPECT_NEAR(held->error, -0.5, 0.01);
+}
+
+ScalingRow row_of(const std::string& variant, int ranks, std::int64_t bytes, double seconds, double spread = 0.01) {
+  ScalingRow row;
+  row.task = "sum";
+  row.variant = variant;
+  row.cadence = "isolated";
+  row.verdict = "passed";
+  row.ranks = ranks;
+  row.bytes = bytes;
+  row.seconds = seconds;
+  row.low = seconds * (1 - spread);
+  row.high = seconds * (1 + spread);
+  return row;
+}
+std::vector<std::string> rules(const std::vector<ScalingRow>& rows) {
+  std::vector<std::string> found;
+  for (const ScalingFinding& finding : findings_of(rows)) found.push_back(finding.rule);
+  return found;
+}
+TEST(Findings, slower_than_the_library_or_a_composition) {
+  EXPECT_THAT(rules({row_of("mpi", 2, 64, 2e-6), row_of("mpi_baseline", 2, 64, 1e-6)}), testing::ElementsAre("ours <= library"));
+  EXPECT_THAT(rules({row_of("library:allreduce", 2, 64, 2e-6), row_of("library:reduce+broadcast", 2, 64, 1e-6)}), testing::ElementsAre("all-reduce <= reduce+broadcast"));
+  EXPECT_THAT(rules({row_of("mpi", 2, 64, 2e-6), row_of("library:reduce_scatter+allgather", 2, 64, 1e-6)}), testing::ElementsAre("all-reduce <= reduce_scatter+allgather"));
+}
+TEST(Findings, none_of_one_rank_other_cells_equal_times_or_unsure_medians) {
+  EXPECT_THAT(rules({row_of("mpi", 1, 64, 2e-6), row_of("mpi_baseline", 1, 64, 1e-6)}), testing::IsEmpty());
+  EXPECT_THAT(rules({row_of("mpi", 2, 64, 2e-6), row_of("mpi_baseline", 4, 64, 1e-6)}), testing::IsEmpty());
+  EXPECT_THAT(rules({row_of("mpi", 2, 64, 1.04e-6, 0), row_of("mpi_baseline", 2, 64, 1e-6, 0)}), testing::IsEmpty());
+  EXPECT_THAT(rules({row_of("mpi", 2, 64, 2e-6, 0.6), row_of("mpi_baseline", 2, 64, 1e-6)}), testing::IsEmpty());
+  EXPECT_THAT(rules({row_of("library:reduce+broadcast", 2, 64, 2e-6), row_of("mpi", 2, 64, 1e-6)}), testing::IsEmpty());
+}
+TEST(Findings, less_takes_longer) {
+  EXPECT_THAT(rules({row_of("mpi", 2, 64, 2e-6), row_of("mpi", 2, 128, 1e-6)}), testing::ElementsAre("t(S) <= t(S')"));
+}
+TEST(Efficiency, compares_with_one_rank_and_flags_what_is_above_linear) {
+  std::vector<ScalingRow> rows = {row_of("mpi", 1, 64, 4e-6), row_of("mpi", 2, 64, 1e-6), row_of("mpi", 4, 128, 1e-6)};
+  add_efficiencies(rows);
+  EXPECT_NEAR(rows[1].weak_efficiency, 4, 1e-12);
+  EXPECT_NEAR(rows[1].strong_efficiency, 2, 1e-12);
+  EXPECT_THAT(rows[1].flags, testing::ElementsAre("super_linear"));
+  EXPECT_EQ(rows[2].weak_efficiency, 0);
 }
 
 TEST(Clock, fastest_round_trip_tells_the_offset) {
