@@ -27,6 +27,7 @@ class CaseChecker {
 
  private:
   void start();
+  bool may_differ_in_length(const std::string& name, const TensorRef& got, const TensorRef& given) const;
 
   const Task& task_;
   std::string variant_;

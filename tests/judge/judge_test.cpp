@@ -129,6 +129,15 @@ TEST(Check, names_the_element_that_differs_from_the_case) {
   EXPECT_FALSE(checker.check({inputs, outputs, ""}));
 }
 
+TEST(Check, lets_a_property_decide_on_outputs_of_another_length_than_the_case_has) {
+  const Task& task = *find_task("grad_signsgd_error_feedback");
+  Random random(5);
+  const TensorMap inputs = task.random_case(random);
+  const TensorMap outputs = run_kernel(task.contract, task.find_variant("reference")->kernel, refs(inputs));
+  const auto failure = CaseChecker(task, "cpu").check({inputs, outputs, ""});  // its private format is shorter than the reference's
+  EXPECT_FALSE(failure) << failure->detail;
+}
+
 TEST(Check, wants_the_rejection_that_the_case_names) {
   const Task& task = *find_task("coalesced_matrix_transpose");
   TensorMap inputs;
