@@ -1,5 +1,6 @@
 // Each rank merges its own records first, so that a name is one entry a rank. Then, with k entries a rank and U names of all:
 //  - The same list everywhere (told by a 128-bit hash, a second hash and lengths, along with the rejections' all-reduce): one all-reduce of U sizes, no name travels.
+//  - Little of it: one all-gather of blocks padded to the largest rank's, then every rank merges all.
 //  - Else each entry goes as 32 bytes to the owner of its hash, who answers with the merged size to the first holder and "not yours" to others. First holders' names, in rank order
 //    and each rank's own order, are the order of first appearance: two all-gathers put names and sizes where they belong. Bytes in: about 40 k + |distinct names| + 12 U.
 // Bound: ceil(log2 P) latencies and |distinct names| + 8 U bytes into every rank.
@@ -28,24 +29,29 @@ struct Local {
   [[nodiscard]] std::size_t size(std::int64_t t) const { return static_cast<std::size_t>(ends[static_cast<std::size_t>(t) + 1] - ends[static_cast<std::size_t>(t)]); }
 };
 
-Rejected merge_into(const TensorRefMap& shard, std::uint8_t* names, std::int64_t* ends, std::int64_t* total, std::int64_t& bytes, std::int64_t& count) {
-  const auto own_names = shard.at("names").view<const std::uint8_t, 1>();
-  const auto offset = shard.at("offset").view<const std::int64_t, 1>();
-  const std::int64_t N = offset.extent(0), B = own_names.extent(0), rank_offsets[2] = {0, N};
+struct Records {
+  View<const std::uint8_t, 1> names;
+  View<const std::int64_t, 1> ends, offset, length;
+};
+Rejected merge_into(const Records& own, std::uint8_t* names, std::int64_t* ends, std::int64_t* total, std::int64_t& bytes, std::int64_t& count) {
+  const std::int64_t N = own.offset.extent(0), B = own.names.extent(0), rank_offsets[2] = {0, N};
   Length true_bytes, true_ends, tensors;
-  Rejected rejected = cpu::merge_shard_extents({rank_offsets, {2}}, own_names, shard.at("name_offsets").view<const std::int64_t, 1>(), offset, shard.at("length").view<const std::int64_t, 1>(),
-                                               {names, {B}}, {ends, {N + 1}}, {total, {N}}, true_bytes, true_ends, tensors);
+  Rejected rejected = cpu::merge_shard_extents({rank_offsets, {2}}, own.names, own.ends, own.offset, own.length, {names, {B}}, {ends, {N + 1}}, {total, {N}}, true_bytes, true_ends, tensors);
   bytes = true_bytes.value;
   count = tensors.value;
   return rejected;
 }
+Records records_of(const TensorRefMap& shard) {
+  return {shard.at("names").view<const std::uint8_t, 1>(), shard.at("name_offsets").view<const std::int64_t, 1>(), shard.at("offset").view<const std::int64_t, 1>(),
+          shard.at("length").view<const std::int64_t, 1>()};
+}
 
-Rejected merge_own(const TensorRefMap& shard, Local& local) {
-  const auto N = static_cast<std::size_t>(shard.at("offset").size());
-  local.names = std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(shard.at("names").size()));
+Rejected merge(const Records& records, Local& local) {
+  const auto N = static_cast<std::size_t>(records.offset.extent(0));
+  local.names = std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(records.names.extent(0)));
   local.ends = std::make_unique_for_overwrite<std::int64_t[]>(N + 1);
   local.total = std::make_unique_for_overwrite<std::int64_t[]>(N);
-  return merge_into(shard, local.names.get(), local.ends.get(), local.total.get(), local.bytes, local.count);
+  return merge_into(records, local.names.get(), local.ends.get(), local.total.get(), local.bytes, local.count);
 }
 
 constexpr std::size_t compared = 5;
@@ -158,10 +164,12 @@ struct Outputs {
   std::int64_t *ends, *total;
 };
 
-Rejected finish_alike(MultiRank::Call& call, const Local& local) {
+/// With the names that this rank has; `reduce`: sizes are the largest of all ranks.
+Rejected finish_alike(MultiRank::Call& call, const Local& local, bool reduce) {
   if (Rejected rejected = check_room(call.arguments.inputs, local.bytes, local.count)) return rejected;
   Outputs outputs(call);
-  call.communicator.all_reduce(local.total.get(), outputs.total, local.count, Dtype::i64, Reduce::max);
+  if (reduce) call.communicator.all_reduce(local.total.get(), outputs.total, local.count, Dtype::i64, Reduce::max);
+  else std::copy_n(local.total.get(), local.count, outputs.total);
   std::copy_n(local.names.get(), local.bytes, outputs.names);
   std::copy_n(local.ends.get(), local.count + 1, outputs.ends);
   outputs.set_lengths(local.bytes, local.count);
@@ -215,22 +223,61 @@ Rejected finish_unlike(MultiRank::Call& call, const Local& local) {
   return std::nullopt;
 }
 
+// {count, bytes, sizes, ends of names, names} of each rank, padded to the largest `count` and `bytes`.
+std::int64_t block_bytes(std::int64_t count, std::int64_t bytes) { return 8 * (2 + 2 * count) + (bytes + 7) / 8 * 8; }
+
+Rejected finish_small(MultiRank::Call& call, const Local& local, std::int64_t most_names, std::int64_t most_bytes) {
+  const auto P = static_cast<std::size_t>(call.communicator.size());
+  const std::size_t block = static_cast<std::size_t>(block_bytes(most_names, most_bytes)) / 8;
+  std::vector<std::int64_t> own(block), all(block * P);
+  own[0] = local.count;
+  own[1] = local.bytes;
+  std::copy_n(local.total.get(), local.count, own.data() + 2);
+  std::copy_n(local.ends.get() + 1, local.count, own.data() + 2 + most_names);
+  std::copy_n(local.names.get(), local.bytes, reinterpret_cast<std::uint8_t*>(own.data() + 2 + 2 * most_names));
+  call.communicator.all_gather(own.data(), all.data(), std::vector<std::int64_t>(P, static_cast<std::int64_t>(block)), Dtype::i64);
+
+  std::vector<std::uint8_t> names;
+  std::vector<std::int64_t> ends = {0}, length;
+  for (std::size_t r = 0; r < P; ++r) {
+    const std::int64_t* const from = all.data() + r * block;
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(from + 2 + 2 * most_names);
+    const auto before = static_cast<std::int64_t>(names.size());
+    names.insert(names.end(), bytes, bytes + from[1]);
+    length.insert(length.end(), from + 2, from + 2 + from[0]);
+    for (std::int64_t t = 0; t < from[0]; ++t) ends.push_back(before + from[2 + most_names + t]);
+  }
+  const auto N = static_cast<std::int64_t>(length.size());
+  const std::vector<std::int64_t> offset(length.size(), 0);
+  Local merged;
+  if (Rejected rejected = merge({{names.data(), {static_cast<std::int64_t>(names.size())}}, {ends.data(), {N + 1}}, {offset.data(), {N}}, {length.data(), {N}}}, merged)) return rejected;
+  return finish_alike(call, merged, false);
+}
+
 }  // namespace
 
-Rejected run_mpi(MultiRank::Call& call) {
+Rejected run_mpi_above(MultiRank::Call& call, std::int64_t small) {
   const TensorRefMap& shard = call.arguments.inputs;
   if (call.communicator.size() == 1 && !check_room(shard, shard.at("names").size(), shard.at("offset").size())) {  // straight into place
     Outputs outputs(call);
     std::int64_t bytes = 0, count = 0;
-    if (const Rejected own = merge_into(shard, outputs.names, outputs.ends, outputs.total, bytes, count)) return agree(call.communicator, shard, own);
+    if (const Rejected own = merge_into(records_of(shard), outputs.names, outputs.ends, outputs.total, bytes, count)) return agree(call.communicator, shard, own);
     outputs.set_lengths(bytes, count);
     return std::nullopt;
   }
   Local local;
-  const Rejected own = merge_own(shard, local);
+  const Rejected own = merge(records_of(shard), local);
   std::vector<std::int64_t> least = own ? std::vector<std::int64_t>(2 * compared) : fingerprint(local);
   if (Rejected rejected = agree(call.communicator, shard, own, least)) return rejected;
-  return all_alike(least) ? finish_alike(call, local) : finish_unlike(call, local);
+  if (all_alike(least)) return finish_alike(call, local, true);
+  const std::int64_t most_names = ~least[compared], most_bytes = ~least[compared + 1];
+  if (block_bytes(most_names, most_bytes) <= small / call.communicator.size()) return finish_small(call, local, most_names, most_bytes);
+  return finish_unlike(call, local);
+}
+
+Rejected run_mpi(MultiRank::Call& call) {
+  constexpr std::int64_t small = 32 << 10;  // a round of messages costs more than these bytes
+  return run_mpi_above(call, small);
 }
 
 }  // namespace faibench::dcp_shard_meta_merge

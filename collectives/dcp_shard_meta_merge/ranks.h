@@ -18,6 +18,8 @@ namespace faibench::dcp_shard_meta_merge {
 Rejected run_mpi_baseline(MultiRank::Call& call);
 /// Merges its own first. Equal lists of names: one all-reduce of sizes. Else hashes are sharded, and each name travels once, from its first holder.
 Rejected run_mpi(MultiRank::Call& call);
+/// The same; unlike lists are sent whole to all where they take at most `small` bytes together.
+Rejected run_mpi_above(MultiRank::Call& call, std::int64_t small);
 
 /// What is wrong with this rank's own records, if anything: the first row of the table that is broken, and there the first record.
 Rejected first_fault(const TensorRefMap& shard);

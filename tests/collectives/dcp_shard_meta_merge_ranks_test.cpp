@@ -58,6 +58,13 @@ void expect_rejection(const Result& result, const std::string& code) {
   EXPECT_TRUE(result.untouched);
 }
 
+/// The form's variants, and `mpi` as it goes about much: hashes to owners, whatever the size.
+std::vector<MultiRank::RankVariant> all_ways() {
+  std::vector<MultiRank::RankVariant> ways = form().variants;
+  ways.push_back({"mpi_sharded", [](MultiRank::Call& call) { return dcp_shard_meta_merge::run_mpi_above(call, 0); }, ""});
+  return ways;
+}
+
 TEST(DcpRanks, every_case_is_right_or_rejected_alike_on_all_ranks) {
   const auto world = mpi_world();
   for (const auto& c : form().cases) {
@@ -67,7 +74,7 @@ TEST(DcpRanks, every_case_is_right_or_rejected_alike_on_all_ranks) {
     TensorMap shard = form().shard(whole, world->rank(), world->size());
     const std::string code = c.damage ? c.code(world->size()) : "";
     if (!code.empty()) c.damage(random, shard, world->rank(), world->size());
-    for (const auto& variant : form().variants) {
+    for (const auto& variant : all_ways()) {
       SCOPED_TRACE(variant.name);
       if (code.empty()) expect_right(run(*world, variant, shard), whole);
       else expect_rejection(run(*world, variant, shard), code);
@@ -87,7 +94,7 @@ TEST(DcpRanks, report_what_the_concatenation_would_down_to_the_record) {
     const Rejected wanted = task().contract.validate(refs(whole));
     if (!wanted) continue;
     ++rejected;
-    for (const auto& variant : form().variants) {
+    for (const auto& variant : all_ways()) {
       SCOPED_TRACE(variant.name);
       const Result result = run(*world, variant, form().shard(whole, world->rank(), world->size()));
       expect_rejection(result, wanted->code);
@@ -106,7 +113,7 @@ TEST(DcpRanks, random_inputs_are_merged_as_in_one_process) {
     SCOPED_TRACE(i);
     Random random("dcp ranks", "", 1, i);
     const TensorMap whole = task().random_case(random);
-    for (const auto& variant : form().variants) {
+    for (const auto& variant : all_ways()) {
       SCOPED_TRACE(variant.name);
       expect_right(run(*world, variant, form().shard(whole, world->rank(), world->size())), whole);
     }
@@ -121,7 +128,7 @@ TEST(DcpRanks, messages_longer_than_one_call_takes_are_cut) {
       SCOPED_TRACE(c.name);
       Random random(c.name, "", 2, 0);
       const TensorMap whole = c.inputs(random, world->size());
-      for (const auto& variant : form().variants) {
+      for (const auto& variant : all_ways()) {
         SCOPED_TRACE(variant.name);
         expect_right(run(*world, variant, form().shard(whole, world->rank(), world->size())), whole);
       }
@@ -135,7 +142,7 @@ TEST(DcpRanks, the_workloads_are_merged) {
     SCOPED_TRACE(workload.name);
     Random random(task().name, workload.name, 3, 0);
     const TensorMap whole = workload.inputs(random, world->size());
-    for (const auto& variant : form().variants) {
+    for (const auto& variant : all_ways()) {
       if (workload.name == "standard" && variant.name == "mpi_baseline") continue;  // seconds
       SCOPED_TRACE(variant.name);
       expect_right(run(*world, variant, form().shard(whole, world->rank(), world->size())), whole);
