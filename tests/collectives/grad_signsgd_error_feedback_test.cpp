@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 
+#include "collectives/grad_signsgd_error_feedback/sparse.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -69,14 +70,38 @@ TEST(ManySteps, a_lost_error_breaks_conservation) {
   EXPECT_TRUE(task().stream->drive("smoke", 7, calls).mismatch.has_value());
 }
 
-TEST(ManySteps, holding_back_and_flushing_is_a_burst) {
-  int step = 0;
-  InProcess calls("baseline", [&](const TensorRefMap&, TensorMap& out) {
-    if (++step % 3 == 0) return;
-    // Nothing sent: a private format would say so with an empty payload.
-    out.at("payload") = Tensor(Dtype::u8, {0});
+/// Format 128 reads zeros past its end: a payload made longer by zeros decodes to the same update, so nothing but its length is changed.
+GateResult with_one_payload_longer(std::int64_t zeros) {
+  int call = 0;
+  InProcess calls("cpu", [&](const TensorRefMap&, TensorMap& out) {
+    if (++call != 4) return;
+    const Tensor& payload = out.at("payload");
+    Tensor longer(Dtype::u8, {payload.bytes() + zeros});
+    std::ranges::fill(longer.flat<std::uint8_t>(), std::uint8_t{0});
+    std::ranges::copy(payload.flat<std::uint8_t>(), longer.flat<std::uint8_t>().begin());
+    out.at("payload") = std::move(longer);
   });
-  EXPECT_TRUE(task().stream->drive("smoke", 8, calls).mismatch.has_value());
+  return task().stream->drive("smoke", 8, calls).mismatch;
+}
+
+TEST(ManySteps, a_payload_of_more_than_twice_the_mean_and_64_bytes_is_a_burst) {
+  const GateResult even = with_one_payload_longer(64);  // below mean + 64 more than the mean
+  EXPECT_FALSE(even) << to_string(*even);
+  const GateResult burst = with_one_payload_longer(2000);
+  ASSERT_TRUE(burst);
+  EXPECT_NE(burst->what.find("is a burst"), std::string::npos) << burst->what;
+}
+
+TEST(SparseFormat, an_element_alone_is_sent_as_the_next_sixteenth_of_an_octave_below_it) {
+  // One element, as its own threshold: sent values lie on the grid 2^(k/16), at most the element, and less than a step below it.
+  for (const float x : {1e-44f, 1e-38f, 1e-6f, 0.75f, 1.0f, 1.1f, 2.0f, 3.7f, 1e20f, 3e38f}) {
+    const std::vector<float> c{x};
+    const auto payload = grad_signsgd_error_feedback::sparse::encode(grad_signsgd_error_feedback::sparse::pick(c, c), 1);
+    float update = 0;
+    grad_signsgd_error_feedback::sparse::expand(grad_signsgd_error_feedback::sparse::decode(payload, 1), {&update, 1});
+    EXPECT_LE(update, x);
+    if (x >= 1e-38f) { EXPECT_GE(update, x * (x < 1e30f ? 0.9576f : 0.5f)) << x; }  // 2^(-1/16); past the last threshold, 2^107, whole powers of two
+  }
 }
 
 }  // namespace
