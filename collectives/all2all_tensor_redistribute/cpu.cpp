@@ -1,6 +1,7 @@
 // Boxes instead of elements: cut points per dim give the source pieces that a target piece meets (box_plan.cpp), each intersection is copied as runs of contiguous bytes,
 // dims that are whole on both sides merged. No table of the P*P pairs, no coordinate of an element.
 // Bound: 2*T*s bytes read and written once; at the standard size 1024 copies of 4 KiB, so memcpy of the same bytes is what there is to reach.
+// From cold caches it takes 0.6 ms there, memcpy 0.35; asking for the start of the next copy's source by prefetches gained nothing.
 // Targets past the caches are streamed where runs are long; threads take target shards, or parts of them where there are few.
 #include <algorithm>
 
