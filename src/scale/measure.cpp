@@ -12,6 +12,7 @@ namespace {
 constexpr int trips = 100, clock_rounds = 5;
 constexpr std::int64_t check_every = 512;        // samples between two checks of the result
 constexpr double most_tolerated = 1e-4;          // seconds past the start instant, where every rank has a core
+constexpr double most_ahead = 2e-3;              // seconds from which the start instant is not moved farther: about a turn of the scheduler
 constexpr std::int64_t most_recent = 10;         // samples after which the start instant may move farther away
 constexpr double stream_seconds = 0.02;          // of one series of calls back to back
 constexpr std::int64_t most_streamed = 10000;
@@ -194,7 +195,7 @@ void measure_isolated(Communicator& communicator, const GlobalClock& clock, cons
       series.own_exit.push_back(exit - instant);
     }
     if (recent == most_recent) {
-      if (2 * recent_invalid > recent && k < 1000) k *= recent_invalid == recent ? 4 : 2;
+      if (2 * recent_invalid > recent && k * distance < most_ahead) k *= recent_invalid == recent ? 8 : 2;
       recent = recent_invalid = 0;
     }
     reason = options.stop.decide(series.seconds, all[5]);
