@@ -1,4 +1,5 @@
-// Records {u32 name length, name, i64 offset, i64 length}, little-endian, of all ranks on every rank; then the merge of the one-process baseline.
+// Records {u32 name length, name, i64 offset, i64 length}, little-endian, of all ranks on every rank; then the plain merge with a hash map: what is slow here is the wire form,
+// not the quadratic search of the one-process baseline, which would hide it.
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -60,7 +61,7 @@ Rejected run_mpi_baseline(MultiRank::Call& call) {
   std::vector<std::int64_t> out_ends(ends.size()), total(offset.size());
   const std::int64_t rank_offsets[2] = {0, N};
   Length bytes, entries, tensors;
-  if (Rejected rejected = baseline::merge_shard_extents({rank_offsets, {2}}, {all_names.data(), {B}}, {ends.data(), {N + 1}}, {offset.data(), {N}}, {length.data(), {N}}, {out_names.data(), {B}},
+  if (Rejected rejected = reference::merge_shard_extents({rank_offsets, {2}}, {all_names.data(), {B}}, {ends.data(), {N + 1}}, {offset.data(), {N}}, {length.data(), {N}}, {out_names.data(), {B}},
                                                         {out_ends.data(), {N + 1}}, {total.data(), {N}}, bytes, entries, tensors))
     return rejected;
   if (Rejected rejected = check_room(shard, bytes.value, tensors.value)) return rejected;
