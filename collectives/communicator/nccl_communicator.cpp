@@ -278,7 +278,11 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  NcclLibrary& library() const { return group_->library(); }
+  /// Asks the group first: nothing may be put on the stream of one that was aborted.
+  NcclLibrary& library() const {
+    group_->get();
+    return group_->library();
+  }
 
   template <class F>
   void one_call(const char* name, F issue, std::initializer_list<const Staged*> results = {}) {

@@ -237,6 +237,7 @@ class FakeNccl final : public NcclLibrary {
  public:
   FakeNccl(NcclFabric& fabric, int global_rank) : fabric_(fabric), me_(global_rank) {}
   ~FakeNccl() override {
+    const std::lock_guard lock(fabric_.mutex);
     if (!memory_.empty()) fabric_.complaint += "rank " + std::to_string(me_) + " leaks device memory; ";
   }
 
@@ -281,7 +282,7 @@ class FakeNccl final : public NcclLibrary {
   void destroy(Group* group) override {
     const std::lock_guard lock(fabric_.mutex);
     auto* member = as_member(group);
-    if (!member->world->error.empty()) fabric_.complaint += "rank " + std::to_string(member->rank) + " destroys a group that failed instead of aborting it; ";
+    if (!member->world->error.empty() && !fabric_.dead.contains(me_)) fabric_.complaint += "rank " + std::to_string(member->rank) + " destroys a group that failed instead of aborting it; ";
     member->given_back = true;
   }
   void abort(Group* group) override {
@@ -312,6 +313,15 @@ class FakeNccl final : public NcclLibrary {
     return address;
   }
   void free(void* device) override {
+    const std::lock_guard lock(fabric_.mutex);
+    auto& queue = fabric_.queues[me_];
+    const bool in_use = std::ranges::any_of(queue, [&](const NcclFabric::Batch& batch) {
+      return std::ranges::any_of(batch.open, [&](const NcclFabric::Operation& o) { return o.in == device || o.out == device; });
+    });
+    if (in_use) {  // nobody may write there any more
+      fabric_.complaint += "rank " + std::to_string(me_) + " frees device memory that its stream still uses; ";
+      queue.clear();
+    }
     if (memory_.erase(device) == 0) fabric_.complaint += "rank " + std::to_string(me_) + " frees what is no device memory; ";
   }
   void copy_in(void* device, const void* host, std::int64_t bytes) override { queue_copy(device, host, bytes); }
