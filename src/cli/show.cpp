@@ -100,6 +100,13 @@ void print_text(const CatalogEntry& entry, const Task* task, int width) {
   if (task) {
     rows.push_back({"gate", task->gate.text});
     rows.push_back({"cases", fmt::format("{} fixed ones, then random ones from the run's seed", task->cases.size())});
+    if (task->stream) {
+      rows.push_back({"stream", task->stream->text});
+      std::string given, made;
+      for (const TensorSpec& spec : task->stream->receiver.inputs()) given += (given.empty() ? "" : ", ") + spec.name;
+      for (const TensorSpec& spec : task->stream->receiver.outputs()) made += (made.empty() ? "" : ", ") + spec.name;
+      rows.push_back({"receiver", "in another process: " + made + " from " + given});
+    }
     rows.push_back({"metric", task->metric.text});
     rows.push_back({"floor", task->floor_text});
   }
@@ -163,6 +170,7 @@ void print_json(const CatalogEntry& entry, const Task* task) {
     json["cases"] = named_json(task->cases, "note", [](const Case& c) { return c.note; });
     json["gate"] = task->gate.text;
     json["metric"] = task->metric.text;
+    if (task->stream) json["stream"] = {{"text", task->stream->text}, {"receiver", contract_json(task->stream->receiver)}};
     json["floor"] = task->floor_text;
     if (task->multi_rank)
       json["multi_rank"] = {{"contract", contract_json(task->multi_rank->contract)},

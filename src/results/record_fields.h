@@ -39,7 +39,7 @@ void visit_record_fields(R& r, F&& f) {
   f(FieldFact{"bound", "", "memory or compute: which floor is the higher"}, r.bound);
   f(FieldFact{"cases", "1", "gate calls made, fixed and random"}, r.cases);
   f(FieldFact{"blocks", "1", "counted timed blocks"}, r.blocks);
-  f(FieldFact{"stop_reason", "", "why timing stopped: precision, budget or blocks (their limit); empty where nothing was timed"}, r.stop_reason);
+  f(FieldFact{"stop_reason", "", "why timing stopped: precision, budget or blocks (their limit); stream where the task is judged over many calls instead of blocks; empty where nothing was timed"}, r.stop_reason);
   f(FieldFact{"flags", "", "what disturbed the timing, as name:count"}, r.flags);
   f(FieldFact{"ranks", "1", "ranks of the gang; 1 for a task of one process"}, r.ranks);
   f(FieldFact{"seed", "1", "seed of the run's inputs"}, r.seed);

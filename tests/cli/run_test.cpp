@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Run, BadValues,
                                          std::vector<std::string>{"--budget", "nan"}, std::vector<std::string>{"--budget", "0"}));
 
 TEST(Run, a_pattern_that_finds_only_tasks_without_implementation_is_a_failure) {
-  const Outcome outcome = faibench({"run", "--tasks", "all2all*", "--dry-run"});
+  const Outcome outcome = faibench({"run", "--tasks", "moe_routing_map_pad", "--dry-run"});
   EXPECT_THAT(outcome.out + outcome.err, HasSubstr("no implementation"));
 }
 
