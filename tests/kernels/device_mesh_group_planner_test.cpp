@@ -1,10 +1,6 @@
-#include <hwy/highway.h>
-#include <hwy/targets.h>
-#include <omp.h>
-
 #include <map>
 
-#include "kernels/task_harness.h"
+#include "kernels/execution_harness.h"
 
 namespace faibench::testing_support {
 namespace {
@@ -45,26 +41,9 @@ TEST_P(EachVariant, agrees_with_a_split_by_line_and_coordinate) {
 }
 INSTANTIATE_TEST_SUITE_P(DeviceMeshGroupPlanner, EachVariant, testing::Values("reference", "baseline", "cpu"));
 
-TEST(DeviceMeshGroupPlanner, is_right_on_any_number_of_threads) {
-  const int before = omp_get_max_threads();
-  for (int threads : {1, 2, 3}) {
-    omp_set_num_threads(threads);
-    SCOPED_TRACE(threads);
-    check_all_cases(task(), "cpu");
-    check_random_cases(task(), "cpu", 30);
-  }
-  omp_set_num_threads(before);
-}
+TEST(DeviceMeshGroupPlanner, is_right_on_any_number_of_threads) { check_on_threads(task()); }
 
-TEST(DeviceMeshGroupPlanner, is_right_on_every_instruction_set) {
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    SCOPED_TRACE(hwy::TargetName(target));
-    check_all_cases(task(), "cpu");
-    check_random_cases(task(), "cpu", 50);
-  }
-  hwy::SetSupportedTargetsForTest(0);
-}
+TEST(DeviceMeshGroupPlanner, is_right_on_every_instruction_set) { check_on_instruction_sets(task()); }
 
 }  // namespace
 }  // namespace faibench::testing_support

@@ -1,8 +1,4 @@
-#include <hwy/highway.h>
-#include <hwy/targets.h>
-#include <omp.h>
-
-#include "kernels/task_harness.h"
+#include "kernels/execution_harness.h"
 
 namespace faibench::testing_support {
 namespace {
@@ -58,32 +54,21 @@ TEST(FusedGlobalGradClip, is_right_where_outputs_pass_the_caches) {
 }
 
 TEST(FusedGlobalGradClip, gives_the_same_bits_on_any_number_of_threads) {
-  const int before = omp_get_max_threads();
   Random random(3);
   const TensorMap inputs = large(Dtype::f32, 0.5, 0);
   TensorMap first;
-  for (int threads : {1, 2, 3}) {
-    omp_set_num_threads(threads);
-    SCOPED_TRACE(threads);
-    check_all_cases(task(), "cpu");
-    check_random_cases(task(), "cpu", 30);
+  check_on_threads(task(), [&](int threads) {
     TensorMap outputs = run_kernel(task().contract, variant_of(task(), "cpu").kernel, refs(inputs));
     if (threads == 1) first = clone(outputs);
     for (const auto& [name, tensor] : outputs) EXPECT_EQ(std::memcmp(tensor.data(), first.at(name).data(), static_cast<std::size_t>(tensor.bytes())), 0) << name;
-  }
-  omp_set_num_threads(before);
+  });
 }
 
 TEST(FusedGlobalGradClip, is_right_on_every_instruction_set) {
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    SCOPED_TRACE(hwy::TargetName(target));
-    check_all_cases(task(), "cpu");
-    check_random_cases(task(), "cpu", 50);
+  check_on_instruction_sets(task(), [] {
     check_inputs(task(), variant_of(task(), "cpu"), large(Dtype::bf16, 100, 0));
     check_inputs(task(), variant_of(task(), "cpu"), large(Dtype::f32, 0.5, 0));
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  });
 }
 
 TEST(FusedGlobalGradClip, refuses_a_scaling_by_almost_one) {

@@ -1,10 +1,6 @@
 #include <algorithm>
 
-#include <hwy/highway.h>
-#include <hwy/targets.h>
-#include <omp.h>
-
-#include "kernels/task_harness.h"
+#include "kernels/execution_harness.h"
 
 namespace faibench::testing_support {
 namespace {
@@ -18,26 +14,9 @@ TEST_P(EachVariant, is_right_on_random_cases) { check_random_cases(task(), GetPa
 TEST_P(EachVariant, is_right_on_the_case_files) { check_case_files(task(), GetParam()); }
 INSTANTIATE_TEST_SUITE_P(IbMultisendWrPlan, EachVariant, testing::Values("reference", "baseline", "cpu"));
 
-TEST(IbMultisendWrPlan, is_right_on_any_number_of_threads) {
-  const int before = omp_get_max_threads();
-  for (int threads : {1, 2, 3}) {
-    omp_set_num_threads(threads);
-    SCOPED_TRACE(threads);
-    check_all_cases(task(), "cpu");
-    check_random_cases(task(), "cpu", 30);
-  }
-  omp_set_num_threads(before);
-}
+TEST(IbMultisendWrPlan, is_right_on_any_number_of_threads) { check_on_threads(task()); }
 
-TEST(IbMultisendWrPlan, is_right_on_every_instruction_set) {
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    SCOPED_TRACE(hwy::TargetName(target));
-    check_all_cases(task(), "cpu");
-    check_random_cases(task(), "cpu", 50);
-  }
-  hwy::SetSupportedTargetsForTest(0);
-}
+TEST(IbMultisendWrPlan, is_right_on_every_instruction_set) { check_on_instruction_sets(task()); }
 
 TEST(IbMultisendWrPlan, rejects_every_code_of_the_contract) {
   std::vector<std::string> seen;

@@ -1,11 +1,7 @@
-#include <hwy/highway.h>
-#include <hwy/targets.h>
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/task_harness.h"
+#include "kernels/execution_harness.h"
 
 namespace faibench::testing_support {
 namespace {
@@ -33,26 +29,9 @@ TEST_P(EachVariant, names_the_first_value_at_fault) {
 }
 INSTANTIATE_TEST_SUITE_P(P2cLeastLoadedRouter, EachVariant, testing::Values("reference", "baseline", "cpu"));
 
-TEST(P2cLeastLoadedRouter, is_right_on_any_number_of_threads) {
-  const int before = omp_get_max_threads();
-  for (int threads : {1, 2, 3}) {
-    omp_set_num_threads(threads);
-    SCOPED_TRACE(threads);
-    check_all_cases(task(), "cpu");
-    check_random_cases(task(), "cpu", 30);
-  }
-  omp_set_num_threads(before);
-}
+TEST(P2cLeastLoadedRouter, is_right_on_any_number_of_threads) { check_on_threads(task()); }
 
-TEST(P2cLeastLoadedRouter, is_right_on_every_instruction_set) {
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    SCOPED_TRACE(hwy::TargetName(target));
-    check_all_cases(task(), "cpu");
-    check_random_cases(task(), "cpu", 50);
-  }
-  hwy::SetSupportedTargetsForTest(0);
-}
+TEST(P2cLeastLoadedRouter, is_right_on_every_instruction_set) { check_on_instruction_sets(task()); }
 
 TEST(P2cLeastLoadedRouter, zipf_draws_follow_their_law) {
   Random random(5);

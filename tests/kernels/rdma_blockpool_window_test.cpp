@@ -1,8 +1,6 @@
-#include <omp.h>
-
 #include <set>
 
-#include "kernels/task_harness.h"
+#include "kernels/execution_harness.h"
 
 namespace faibench::testing_support {
 namespace {
@@ -17,16 +15,7 @@ TEST_P(EachVariant, is_right_on_the_case_files) { check_case_files(task(), GetPa
 
 INSTANTIATE_TEST_SUITE_P(RdmaBlockpoolWindow, EachVariant, testing::Values("reference", "baseline", "cpu"));
 
-TEST(RdmaBlockpoolWindow, is_right_on_any_number_of_threads) {
-  const int before = omp_get_max_threads();
-  for (int threads : {1, 2, 3}) {
-    omp_set_num_threads(threads);
-    SCOPED_TRACE(threads);
-    check_all_cases(task(), "cpu");
-    check_random_cases(task(), "cpu", 30);
-  }
-  omp_set_num_threads(before);
-}
+TEST(RdmaBlockpoolWindow, is_right_on_any_number_of_threads) { check_on_threads(task()); }
 
 TEST(RdmaBlockpoolWindow, has_all_76_codes_each_met_by_a_case_of_its_name) {
   EXPECT_EQ(task().contract.rules().size(), 76u);

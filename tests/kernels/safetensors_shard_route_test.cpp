@@ -1,9 +1,5 @@
-#include <hwy/highway.h>
-#include <hwy/targets.h>
-#include <omp.h>
-
 #include "kernels/serving/safetensors_shard_route/safetensors_shard_route.h"
-#include "kernels/task_harness.h"
+#include "kernels/execution_harness.h"
 
 namespace faibench::testing_support {
 namespace {
@@ -33,26 +29,9 @@ TEST_P(EachVariant, names_the_reserved_name) {
 }
 INSTANTIATE_TEST_SUITE_P(SafetensorsShardRoute, EachVariant, testing::Values("reference", "baseline", "cpu"));
 
-TEST(SafetensorsShardRoute, is_right_on_any_number_of_threads) {
-  const int before = omp_get_max_threads();
-  for (int threads : {1, 2, 3}) {
-    omp_set_num_threads(threads);
-    SCOPED_TRACE(threads);
-    check_all_cases(task(), "cpu");
-    check_random_cases(task(), "cpu", 30);
-  }
-  omp_set_num_threads(before);
-}
+TEST(SafetensorsShardRoute, is_right_on_any_number_of_threads) { check_on_threads(task()); }
 
-TEST(SafetensorsShardRoute, is_right_on_every_instruction_set) {
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    SCOPED_TRACE(hwy::TargetName(target));
-    check_all_cases(task(), "cpu");
-    check_random_cases(task(), "cpu", 50);
-  }
-  hwy::SetSupportedTargetsForTest(0);
-}
+TEST(SafetensorsShardRoute, is_right_on_every_instruction_set) { check_on_instruction_sets(task()); }
 
 // Names and queries in heap blocks of exactly their size: AddressSanitizer sees one byte read beyond.
 TEST(SafetensorsShardRoute, reads_nothing_past_the_buffers) {
