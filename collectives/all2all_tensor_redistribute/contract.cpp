@@ -102,14 +102,26 @@ Rejected check_shard_sizes(const TensorRefMap& inputs) {
 
 /// Every element goes to as many ranks as the mesh axes without a dim multiply to.
 std::int64_t target_elements(const TensorRefMap& inputs) {
-  for (const auto& check : {check_shape, check_mesh, check_axis, check_duplicate, check_rank_count, check_shard_sizes})
-    if (check(inputs)) return 0;
+  if (check_layout(inputs) || check_rank_count(inputs) || check_shard_sizes(inputs)) return 0;
   std::int64_t copies = product(numbers(inputs, "mesh"), most_ranks);
   for (const std::int64_t axis : numbers(inputs, "dst_axes")) copies /= numbers(inputs, "mesh")[static_cast<std::size_t>(axis)];
   return product(numbers(inputs, "shape"), most_elements) * copies;  // no element is without a place in src_data, so this is far from 2^63
 }
 
 }  // namespace
+
+void add_layout_rules(Contract& contract) {
+  contract.rule("bad_shape", "D > 8, a negative extent, or more than 2^62 elements (a zero extent makes it 0 elements, whatever the others are)", CheckedBy::runner, check_shape);
+  contract.rule("bad_mesh", "K = 0, K > 8, an axis < 1, or P > 65536", CheckedBy::runner, check_mesh);
+  contract.rule("bad_axis", "an entry of src_axes, then dst_axes, outside [0, K)", CheckedBy::runner, check_axis);
+  contract.rule("duplicate_axis", "a mesh axis twice within src_axes, then within dst_axes (in one dim or in two)", CheckedBy::runner, check_duplicate);
+}
+
+Rejected check_layout(const TensorRefMap& inputs) {
+  for (const auto& check : {check_shape, check_mesh, check_axis, check_duplicate})
+    if (auto rejected = check(inputs)) return rejected;
+  return std::nullopt;
+}
 
 Contract one_process_contract() {
   Contract contract;
@@ -124,10 +136,7 @@ Contract one_process_contract() {
   contract.input("src_offsets", {Dtype::i64}, {"P+1"}, "shard r is src_data[src_offsets[r] .. src_offsets[r+1])", "each shard of the size of its box").last_offset = Extent("S");
   contract.output_like("dst_data", "src_data", {"T"}, "target shards of ranks 0 .. P-1 one after another, each row-major").rows = target_elements;
   contract.output("dst_offsets", {Dtype::i64}, {"P+1"}, "target shard r is dst_data[dst_offsets[r] .. dst_offsets[r+1])");
-  contract.rule("bad_shape", "D > 8, a negative extent, or more than 2^62 elements (a zero extent makes it 0 elements, whatever the others are)", CheckedBy::runner, check_shape);
-  contract.rule("bad_mesh", "K = 0, K > 8, an axis < 1, or P > 65536", CheckedBy::runner, check_mesh);
-  contract.rule("bad_axis", "an entry of src_axes, then dst_axes, outside [0, K)", CheckedBy::runner, check_axis);
-  contract.rule("duplicate_axis", "a mesh axis twice within src_axes, then within dst_axes (in one dim or in two)", CheckedBy::runner, check_duplicate);
+  add_layout_rules(contract);
   contract.rule("rank_count_mismatch", "the length of src_offsets is not P+1", CheckedBy::runner, check_rank_count);
   contract.rule("shard_size_mismatch", "the size of source shard r is not that of its box (first r reported)", CheckedBy::variant, check_shard_sizes);
   return contract;

@@ -7,6 +7,9 @@
 namespace faibench::all2all_tensor_redistribute {
 
 Contract one_process_contract();
+/// The rules on shape, mesh and axes, which hold of a whole input and of a rank's alike; and the first of them that these inputs break.
+void add_layout_rules(Contract& contract);
+Rejected check_layout(const TensorRefMap& inputs);
 
 /// What an input is made of. Axes: a list a dim, major first.
 struct Example {

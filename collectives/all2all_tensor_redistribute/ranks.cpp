@@ -4,66 +4,16 @@
 #include <string>
 
 #include "collectives/all2all_tensor_redistribute/all2all_tensor_redistribute.h"
+#include "collectives/all2all_tensor_redistribute/one_process.h"
 
 namespace faibench::all2all_tensor_redistribute {
 namespace {
 
-constexpr std::int64_t most_elements = std::int64_t{1} << 62;
-
 std::span<const std::int64_t> numbers(const TensorRefMap& inputs, const char* name) { return inputs.at(name).flat<const std::int64_t>(); }
-
-Rejected check_shape(const TensorRefMap& inputs) {
-  const auto shape = numbers(inputs, "shape");
-  if (shape.size() > 8) return reject("bad_shape", "shape", -1, std::to_string(shape.size()) + " dims", "at most 8");
-  bool empty = false;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] < 0) return reject("bad_shape", "shape", static_cast<std::int64_t>(d), std::to_string(shape[d]), "an extent is at least 0");
-    empty |= shape[d] == 0;
-  }
-  std::int64_t left = most_elements;
-  for (std::size_t d = 0; d < shape.size() && !empty; ++d) {
-    if (shape[d] > left) return reject("bad_shape", "shape", static_cast<std::int64_t>(d), std::to_string(shape[d]), "more than 2^62 elements");
-    left /= shape[d];
-  }
-  return std::nullopt;
-}
-
-Rejected check_mesh(const TensorRefMap& inputs) {
-  const auto mesh = numbers(inputs, "mesh");
-  if (mesh.empty() || mesh.size() > 8) return reject("bad_mesh", "mesh", -1, std::to_string(mesh.size()) + " axes", "1 to 8");
-  std::int64_t ranks = 1;
-  for (std::size_t a = 0; a < mesh.size(); ++a) {
-    if (mesh[a] < 1) return reject("bad_mesh", "mesh", static_cast<std::int64_t>(a), std::to_string(mesh[a]), "an axis has at least 1 rank");
-    if (mesh[a] > 65536 / ranks) return reject("bad_mesh", "mesh", static_cast<std::int64_t>(a), std::to_string(mesh[a]), "more than 65536 ranks");
-    ranks *= mesh[a];
-  }
-  return std::nullopt;
-}
-
-Rejected check_axes(const TensorRefMap& inputs) {
-  const auto K = static_cast<std::int64_t>(numbers(inputs, "mesh").size());
-  for (const char* name : {"src_axes", "dst_axes"}) {
-    const auto axes = numbers(inputs, name);
-    for (std::size_t i = 0; i < axes.size(); ++i)
-      if (axes[i] < 0 || axes[i] >= K) return reject("bad_axis", name, static_cast<std::int64_t>(i), std::to_string(axes[i]), "the mesh has " + std::to_string(K) + " axes");
-  }
-  return std::nullopt;
-}
-
-Rejected check_duplicates(const TensorRefMap& inputs) {
-  for (const char* name : {"src_axes", "dst_axes"}) {
-    const auto axes = numbers(inputs, name);
-    for (std::size_t i = 0; i < axes.size(); ++i)
-      if (std::find(axes.begin(), axes.begin() + static_cast<std::ptrdiff_t>(i), axes[i]) != axes.begin() + static_cast<std::ptrdiff_t>(i))
-        return reject("duplicate_axis", name, static_cast<std::int64_t>(i), std::to_string(axes[i]), "the axis shards twice");
-  }
-  return std::nullopt;
-}
 
 /// The first piece of every ceil split is the largest, so rank 0 has the largest shard.
 std::int64_t largest_target(const TensorRefMap& inputs) {
-  for (const auto& check : {check_shape, check_mesh, check_axes, check_duplicates})
-    if (check(inputs)) return 0;
+  if (check_layout(inputs)) return 0;
   const auto shape = numbers(inputs, "shape"), mesh = numbers(inputs, "mesh"), axes = numbers(inputs, "dst_axes"), offsets = numbers(inputs, "dst_axes_offsets");
   std::int64_t elements = 1;
   for (const std::int64_t extent : shape)
@@ -92,10 +42,7 @@ Contract contract() {
   TensorSpec& out = contract.output_like("dst_data", "src_data", {"T"}, "this rank's target shard; room for the largest of any rank");
   out.rows = largest_target;
   out.length = "T";
-  contract.rule("bad_shape", "D > 8, a negative extent, or more than 2^62 elements", CheckedBy::runner, check_shape);
-  contract.rule("bad_mesh", "K = 0, K > 8, an axis < 1, or P > 65536", CheckedBy::runner, check_mesh);
-  contract.rule("bad_axis", "an entry of src_axes, then dst_axes, outside [0, K)", CheckedBy::runner, check_axes);
-  contract.rule("duplicate_axis", "a mesh axis twice within src, then within dst", CheckedBy::runner, check_duplicates);
+  add_layout_rules(contract);
   const auto by_all_ranks = [](const TensorRefMap&) { return Rejected(); };  // one rank's tensors do not tell
   contract.rule("rank_mismatch", "shape, mesh, axes or dtype differ between ranks (all ranks report it)", CheckedBy::variant, by_all_ranks);
   contract.rule("rank_count_mismatch", "the mesh is not of as many ranks as there are", CheckedBy::variant, by_all_ranks);
