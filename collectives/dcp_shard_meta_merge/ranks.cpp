@@ -84,7 +84,7 @@ Floor wire_floor(const TensorMap& whole, int ranks) {
 /// Names of experts, each on one rank: nothing is known elsewhere, all must travel.
 MultiRank::Scaling scaling() {
   MultiRank::Scaling scaling;
-  scaling.sizes = {100, 1000, 4 << 10, 16 << 10, 64 << 10, 100'000, 256 << 10, 1 << 20};  // beyond, the quadratic baseline takes minutes
+  scaling.sizes = {100, 1000, 4 << 10, 16 << 10, 64 << 10, 100'000, 256 << 10, 1 << 20};
   scaling.inputs = [](Random& random, int ranks, std::int64_t bytes) {
     std::int64_t count = 0, size = 0;
     for (std::int64_t more; more = static_cast<std::int64_t>(expert_name(count).size()) + 8, size + more / 2 <= bytes || count == 0; size += more) ++count;
