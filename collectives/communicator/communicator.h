@@ -37,6 +37,20 @@ class SharedMemory {
   [[nodiscard]] virtual std::byte* of(int rank) const = 0;
 };
 
+/// A slot of shared memory a rank, through which ranks of one node pass small things without a message: a rank writes its slot, posts, and then reads everybody's.
+/// Collective like the group it belongs to, which owns it.
+class Board {
+ public:
+  static constexpr std::int64_t slot_bytes = std::int64_t{64} << 10;
+  virtual ~Board() = default;
+  /// This rank's slot for the next post(), 64-byte aligned; what it holds is old.
+  [[nodiscard]] virtual std::byte* own() = 0;
+  /// Returns when every rank has posted as often.
+  virtual void post() = 0;
+  /// What `rank` posted last, its own slot included; stays until this rank posts again.
+  [[nodiscard]] virtual const std::byte* of(int rank) const = 0;
+};
+
 /// A group of ranks. Calls are collective and blocking unless said otherwise: every rank calls the same ones in the same order.
 /// Counts may pass 2^31 elements and may be 0. Failures of the transport throw Error(mpi); after one the group cannot be used any more.
 /// Buffers of one call may not overlap, except that all_reduce takes in == out, and all_gather takes a rank's piece where it belongs in `out`.
@@ -86,6 +100,8 @@ class Communicator {
   /// Where `rank` keeps what this rank keeps at `own`, an address in memory from share() of this group: null for ranks of other nodes and other addresses. Equal answers on
   /// both sides need equal offsets there: allocate in the same order.
   [[nodiscard]] virtual const std::byte* peer_address(int /*rank*/, const void* /*own*/) const { return nullptr; }
+  /// Null, on all ranks alike, where the group is not one node's, or its ranks cannot share memory. Collective at its first call.
+  [[nodiscard]] virtual Board* board() { return nullptr; }
   /// Waits for the ranks of this node; what they wrote to shared memory before is seen after. Without shared memory a barrier of those ranks by messages.
   virtual void node_barrier() = 0;
   /// Whether read_peer() works between the ranks of every node here (single-copy reads of another process, probed once; all ranks say the same).

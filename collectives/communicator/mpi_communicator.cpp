@@ -95,6 +95,7 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<SharedMemory> share(std::int64_t bytes) override { return node_->share(bytes); }
   std::string why_not_shared() const override { return node_->why_not_shared(); }
   const std::byte* peer_address(int rank, const void* own) const override { return node_->peer_address(rank, own); }
+  Board* board() override { return node_->board(); }
   void node_barrier() override { node_->barrier(); }
   bool reads_peers() const override { return node_->reads_peers(); }
   void read_peer(int rank, const void* theirs, void* here, std::int64_t bytes) override { node_->read_peer(rank, theirs, here, bytes); }

@@ -117,6 +117,57 @@ class MpiNode::Window final : public SharedMemory {
   std::vector<std::byte*> parts_;
 };
 
+/// A counter a rank, on cache lines of their own at the start of a window's parts.
+class MpiNode::Flags {
+ public:
+  Flags(MpiNode& node, std::unique_ptr<Window> window) : node_(node), window_(std::move(window)) {
+    for (int peer : node_.map_.members(node_.map_.node_of(node_.rank_)))
+      if (peer != node_.rank_) others_.push_back(counter(peer));
+    own_ = counter(node_.rank_);
+  }
+  [[nodiscard]] const Window& window() const { return *window_; }
+  [[nodiscard]] std::uint64_t turn() const { return turn_; }
+  /// What this rank wrote before is seen by all after; returns when all have come as often.
+  void raise_and_wait() {
+    ++turn_;
+    std::atomic_ref(*own_).store(turn_, std::memory_order_release);
+    for (std::uint64_t* other : others_) {
+      const std::atomic_ref flag(*other);
+      for (int spins = 0; flag.load(std::memory_order_acquire) < turn_; ++spins) {
+        if (spins < (node_.crowded_ ? 20 : 2000)) {
+          __builtin_ia32_pause();
+          continue;
+        }
+        sched_yield();
+        if (spins % 64 == 0) node_.progress();
+      }
+    }
+  }
+
+ private:
+  std::uint64_t* counter(int rank) const { return reinterpret_cast<std::uint64_t*>(window_->of(rank)); }
+  MpiNode& node_;
+  std::unique_ptr<Window> window_;
+  std::vector<std::uint64_t*> others_;
+  std::uint64_t* own_ = nullptr;
+  std::uint64_t turn_ = 0;
+};
+
+// Two slots a rank, in turn. Who writes one for turn t has seen everybody post t - 1, so all are done with what was posted at t - 2.
+class MpiNode::Slots final : public Board {
+ public:
+  static constexpr std::int64_t window_bytes = page + 2 * slot_bytes;
+  Slots(MpiNode& node, std::unique_ptr<Window> window) : flags_(node, std::move(window)), rank_(node.rank_) {}
+  std::byte* own() override { return slot(rank_, flags_.turn() + 1); }
+  void post() override { flags_.raise_and_wait(); }
+  const std::byte* of(int rank) const override { return slot(rank, flags_.turn()); }
+
+ private:
+  std::byte* slot(int rank, std::uint64_t turn) const { return flags_.window().of(rank) + page + static_cast<std::int64_t>(turn % 2) * slot_bytes; }
+  Flags flags_;
+  int rank_;
+};
+
 MpiNode::MpiNode(MPI_Comm all, int ranks_per_node, bool shared_memory, bool peer_reads)
     : all_(all), rank_(rank_in(all)), map_(find_nodes(all, ranks_per_node)), shared_memory_(shared_memory), windows_(std::make_shared<Windows>()) {
   check_mpi(MPI_Comm_split(all_, map_.node_of(rank_), rank_, &node_), "MPI_Comm_split");
@@ -127,6 +178,7 @@ MpiNode::MpiNode(MPI_Comm all, int ranks_per_node, bool shared_memory, bool peer
 }
 
 MpiNode::~MpiNode() {
+  board_.reset();
   flags_.reset();
   int finalized = 0;
   MPI_Finalized(&finalized);
@@ -145,7 +197,9 @@ std::vector<int> MpiNode::local_of_rank() const {
   return local;
 }
 
-std::unique_ptr<SharedMemory> MpiNode::share(std::int64_t bytes) {
+std::unique_ptr<SharedMemory> MpiNode::share(std::int64_t bytes) { return make_window(bytes); }
+
+std::unique_ptr<MpiNode::Window> MpiNode::make_window(std::int64_t bytes) {
   if (bytes < 0) throw Error(Error::Kind::internal, "share: " + std::to_string(bytes) + " bytes");
   const std::int64_t most = -least_of_all(-bytes);
   if (!shared_memory_) {
@@ -170,29 +224,22 @@ void MpiNode::make_flags() {
   const int here = free_shared_bytes() >= 3 * page * on_node + spare_room ? 1 : 0;
   int everywhere = 0;
   check_mpi(MPI_Allreduce(&here, &everywhere, 1, MPI_INT, MPI_MIN, node_), "MPI_Allreduce");
-  if (everywhere == 1) flags_ = std::make_unique<Window>(node_, local_of_rank(), cache_line, windows_);
+  if (everywhere == 1) flags_ = std::make_unique<Flags>(*this, std::make_unique<Window>(node_, local_of_rank(), cache_line, windows_));
 }
 
 void MpiNode::barrier() {
   if (!asked_for_flags_) make_flags();
-  if (!flags_) {
-    check_mpi(MPI_Barrier(node_), "MPI_Barrier");
-    return;
+  if (flags_) flags_->raise_and_wait();
+  else check_mpi(MPI_Barrier(node_), "MPI_Barrier");
+}
+
+Board* MpiNode::board() {
+  if (!asked_for_board_) {
+    asked_for_board_ = true;
+    if (map_.nodes() == 1 && shared_memory_)
+      if (auto window = make_window(Slots::window_bytes)) board_ = std::make_unique<Slots>(*this, std::move(window));
   }
-  ++turn_;
-  const auto flag_of = [&](int rank) { return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(flags_->of(rank))); };
-  flag_of(rank_).store(turn_, std::memory_order_release);
-  for (int peer : map_.members(map_.node_of(rank_))) {
-    const auto flag = flag_of(peer);
-    for (int spins = 0; flag.load(std::memory_order_acquire) < turn_; ++spins) {
-      if (spins < (crowded_ ? 20 : 2000)) {
-        __builtin_ia32_pause();
-        continue;
-      }
-      sched_yield();
-      if (spins % 64 == 0) progress();
-    }
-  }
+  return board_.get();
 }
 
 // Messages that this rank has handed to MPI may still want its attention before the ranks waited for can come.

@@ -27,6 +27,8 @@ class MpiNode {
   [[nodiscard]] const std::string& why_not_shared() const { return why_not_shared_; }
   /// Over the ranks of the node alone.
   void barrier();
+  /// See Communicator::board().
+  Board* board();
   /// Not collective.
   [[nodiscard]] const std::byte* peer_address(int rank, const void* own) const;
   [[nodiscard]] bool reads_peers() const { return reads_peers_; }
@@ -34,10 +36,13 @@ class MpiNode {
 
  private:
   class Window;
+  class Flags;  // one a rank, in shared memory: who raises its own waits for all
+  class Slots;
   struct Windows;  // those alive: addresses are looked up in them
 
   std::int64_t least_of_all(std::int64_t value) const;
   std::vector<int> local_of_rank() const;  // -1 on other nodes
+  std::unique_ptr<Window> make_window(std::int64_t bytes);  // what share() gives
   void make_flags();
   void probe_peer_reads();
   void progress() const;
@@ -48,9 +53,9 @@ class MpiNode {
   bool shared_memory_, reads_peers_ = false;
   std::string why_not_shared_;
   std::shared_ptr<Windows> windows_;
-  bool asked_for_flags_ = false;
-  std::unique_ptr<Window> flags_;   // a cache line a rank; made at the first barrier
-  std::uint64_t turn_ = 0;          // of the barrier
+  bool asked_for_flags_ = false, asked_for_board_ = false;
+  std::unique_ptr<Flags> flags_;  // of the barrier; made at the first one
+  std::unique_ptr<Slots> board_;
   bool crowded_ = false;            // more ranks than processors: who waits lets others run
   std::vector<std::int64_t> process_ids_;  // by rank; 0 on other nodes
 };

@@ -1,14 +1,16 @@
-// Private buffers. On one node a rank reads the others' partials straight from their memory (one copy, by the kernel), chunk by chunk so that a chunk of all ranks is added while it is in
-// the caches, and then the others' finished pieces into its own output:
+// Private buffers. Short vectors go over the board: every rank copies its partial into its slot of shared memory and adds what it finds in all. Longer ones, on one node: a rank reads the
+// others' partials straight from their memory (one copy, by the kernel), chunk by chunk so that a chunk of all ranks is added while it is in the caches, and then the others' finished
+// pieces into its own output:
 //
 //   rank 0   x0: [a0|b0]   reads a1, out[a] = a0+a1+bias    reads out[b]
 //   rank 1   x1: [a1|b1]   reads b0, out[b] = b0+b1+bias    reads out[a]
 //
 // Accesses of a rank at P = 2, in units of its whole vector: 1 read and 0.5 written in the kernel twice over, 1.5 by the sum; MPI_Allreduce and a pass for the bias come to about 6.
-// Elsewhere, and below the size where two calls of the kernel cost more than they save, by messages.
+// Elsewhere, and where two calls of the kernel cost more than they save, by messages.
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "collectives/tp_allreduce_bias_fuse/agreement.h"
@@ -20,6 +22,10 @@
 namespace faibench::tp_allreduce_bias_fuse {
 namespace {
 
+// Of the whole vector. Everybody's work grows with P on the board, a rank's share of the reads does not.
+std::int64_t most_board_bytes(int ranks) { return (std::int64_t{256} << 10) / ranks; }
+constexpr std::int64_t board_chunk_bytes = 32 << 10;
+static_assert(entry_bytes + board_chunk_bytes <= Board::slot_bytes);
 constexpr std::int64_t least_read_bytes = 16 << 10;  // of the whole vector
 constexpr std::int64_t chunk_bytes = 64 << 10;       // of one rank's; P of them share the second cache
 
@@ -30,22 +36,41 @@ struct Pieces {
   [[nodiscard]] std::int64_t start(int q) const { return q == ranks ? L : L * q / ranks / longest_step * longest_step; }
 };
 
-struct Addresses { std::int64_t partial, out; };
-std::vector<Addresses> addresses_of_all(Communicator& communicator, const void* partial, const void* out) {
-  const auto number = [](const void* address) { return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(address)); };
-  const Addresses own{number(partial), number(out)};
+/// Of all ranks, in order.
+std::vector<Addresses> addresses_of_all(Communicator& communicator, const Board* board, Addresses own) {
   std::vector<Addresses> all(static_cast<std::size_t>(communicator.size()));
-  const std::vector<std::int64_t> two(all.size(), 2);
-  communicator.all_gather(&own, all.data(), two, Dtype::i64);
+  if (board) {
+    for (int rank = 0; rank < communicator.size(); ++rank) all[static_cast<std::size_t>(rank)] = posted_addresses(*board, rank);
+    return all;
+  }
+  const std::vector<std::int64_t> counts(all.size(), sizeof(Addresses));
+  communicator.all_gather(&own, all.data(), counts, Dtype::u8);
   return all;
 }
 
+/// Every rank adds everything, from the slots. The first chunk is there.
 template <class T>
-void sum_by_reads(Communicator& communicator, const T* x, std::int64_t L, const WrappedBias<T>& bias, T* out) {
+void sum_over_board(Board& board, int rank, int ranks, const T* x, std::int64_t L, const WrappedBias<T>& bias, T* out) {
+  std::vector<const T*> streams(static_cast<std::size_t>(ranks));
+  constexpr std::int64_t chunk = board_chunk_bytes / static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t first = 0; first < L; first += chunk) {
+    const std::int64_t n = std::min(chunk, L - first);
+    if (first > 0) {
+      std::memcpy(board.own() + entry_bytes, x + first, static_cast<std::size_t>(n) * sizeof(T));
+      board.post();
+    }
+    for (int p = 0; p < ranks; ++p) streams[static_cast<std::size_t>(p)] = p == rank ? x + first : reinterpret_cast<const T*>(board.of(p) + entry_bytes);
+    T* const outs[] = {out + first};
+    ordered_sum<T>(streams, bias, first, n, outs, Store::cached);
+  }
+}
+
+template <class T>
+void sum_by_reads(Communicator& communicator, const Board* board, const T* x, std::int64_t L, const WrappedBias<T>& bias, T* out) {
   const int rank = communicator.rank(), ranks = communicator.size();
   const Pieces pieces{L, ranks};
-  const auto theirs = addresses_of_all(communicator, x, out);  // after this all partials are there
-  const auto place = [](std::int64_t base, std::int64_t element) { return reinterpret_cast<const void*>(static_cast<std::intptr_t>(base + element * static_cast<std::int64_t>(sizeof(T)))); };
+  const auto theirs = addresses_of_all(communicator, board, {x, out});  // after this all partials are there
+  const auto place = [](const void* base, std::int64_t element) { return static_cast<const void*>(static_cast<const T*>(base) + element); };
   const std::int64_t chunk = chunk_bytes / static_cast<std::int64_t>(sizeof(T)), end = pieces.start(rank + 1);
   const auto staging = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(std::min(chunk, end - pieces.start(rank)) * (ranks - 1)));
   std::vector<const T*> streams(static_cast<std::size_t>(ranks));
@@ -91,9 +116,14 @@ void sum_in_place(Communicator& communicator, const T* x, std::int64_t L, const 
 
 enum class Way { reads_or_messages, in_place, messages };
 
+bool goes_over_board(const Communicator& communicator, const TensorRef& partial, Way way) {
+  return way == Way::reads_or_messages && partial.bytes() <= most_board_bytes(communicator.size());
+}
+
 template <class T>
-void run(MultiRank::Call& call, Way way, bool ordered) {
-  const auto partial = call.arguments.inputs.at("partial").view<const T, 2>();
+void run(MultiRank::Call& call, Way way, Board* board, bool ordered) {
+  const TensorRef& tensor = call.arguments.inputs.at("partial");
+  const auto partial = tensor.view<const T, 2>();
   T* const out = call.arguments.outputs.at("out").view<T, 2>().data();
   const std::int64_t L = partial.size();
   if (L == 0) return;
@@ -102,36 +132,42 @@ void run(MultiRank::Call& call, Way way, bool ordered) {
   if (communicator.size() == 1) {
     const T* const own[] = {partial.data()};
     T* const outs[] = {out};
-    ordered_sum<T>(own, bias, 0, L, outs, L * static_cast<std::int64_t>(sizeof(T)) >= streamed_bytes ? Store::streamed : Store::cached);
+    ordered_sum<T>(own, bias, 0, L, outs, tensor.bytes() >= streamed_bytes ? Store::streamed : Store::cached);
   } else if (way == Way::in_place) {
     sum_in_place<T>(communicator, partial.data(), L, bias, out);
-  } else if (way == Way::reads_or_messages && communicator.nodes().nodes() == 1 && communicator.reads_peers() && L * static_cast<std::int64_t>(sizeof(T)) >= least_read_bytes) {
-    sum_by_reads<T>(communicator, partial.data(), L, bias, out);
+  } else if (board && goes_over_board(communicator, tensor, way)) {
+    sum_over_board<T>(*board, communicator.rank(), communicator.size(), partial.data(), L, bias, out);
+  } else if (way == Way::reads_or_messages && communicator.nodes().nodes() == 1 && communicator.reads_peers() && tensor.bytes() >= least_read_bytes) {
+    sum_by_reads<T>(communicator, board, partial.data(), L, bias, out);
   } else {
     sum_by_messages<T>(communicator, partial.data(), L, bias, out, ordered);
   }
 }
 
-void run(MultiRank::Call& call, Way way, bool ordered) {
+void run(MultiRank::Call& call, Way way, Board* board, bool ordered) {
   switch (call.arguments.inputs.at("partial").dtype) {
-    case Dtype::f16: run<f16>(call, way, ordered); break;
-    case Dtype::bf16: run<bf16>(call, way, ordered); break;
-    default: run<float>(call, way, ordered); break;
+    case Dtype::f16: run<f16>(call, way, board, ordered); break;
+    case Dtype::bf16: run<bf16>(call, way, board, ordered); break;
+    default: run<float>(call, way, board, ordered); break;
   }
 }
 
-Rejected compare_and_run(MultiRank::Call& call, Way way, bool ordered) {
-  bool unused = true;
-  if (auto rejected = compare_ranks(call.communicator, call.arguments.inputs.at("partial"), call.arguments.inputs.at("bias"), unused)) return rejected;
-  run(call, way, ordered);
-  return std::nullopt;
+Entered enter_call(MultiRank::Call& call, bool registered, std::int64_t posted_bytes) {
+  return enter(call.communicator, call.arguments.inputs.at("partial"), call.arguments.inputs.at("bias"), call.arguments.outputs.at("out").data, registered, posted_bytes);
+}
+
+Rejected enter_and_run(MultiRank::Call& call, Way way, bool ordered) {
+  const TensorRef& partial = call.arguments.inputs.at("partial");
+  auto entered = enter_call(call, false, goes_over_board(call.communicator, partial, way) ? std::min(board_chunk_bytes, partial.bytes()) : 0);
+  if (!entered.rejected) run(call, way, entered.board, ordered);
+  return std::move(entered.rejected);
 }
 
 }  // namespace
 
-Rejected run_mpi(MultiRank::Call& call) { return compare_and_run(call, Way::reads_or_messages, false); }
-Rejected run_mpi_deterministic(MultiRank::Call& call) { return compare_and_run(call, Way::reads_or_messages, true); }
-Rejected run_messages(MultiRank::Call& call) { return compare_and_run(call, Way::messages, false); }
+Rejected run_mpi(MultiRank::Call& call) { return enter_and_run(call, Way::reads_or_messages, false); }
+Rejected run_mpi_deterministic(MultiRank::Call& call) { return enter_and_run(call, Way::reads_or_messages, true); }
+Rejected run_messages(MultiRank::Call& call) { return enter_and_run(call, Way::messages, false); }
 
 Rejected run_mpi_registered(MultiRank::Call& call) {
   const TensorRef &partial = call.arguments.inputs.at("partial"), &out = call.arguments.outputs.at("out");
@@ -139,9 +175,9 @@ Rejected run_mpi_registered(MultiRank::Call& call) {
   for (int peer = 0; peer < call.communicator.size() && registered; ++peer) {
     registered = call.communicator.peer_address(peer, partial.data) && call.communicator.peer_address(peer, out.data);
   }
-  if (auto rejected = compare_ranks(call.communicator, partial, call.arguments.inputs.at("bias"), registered)) return rejected;
-  run(call, registered ? Way::in_place : Way::reads_or_messages, false);
-  return std::nullopt;
+  auto entered = enter_call(call, registered, 0);
+  if (!entered.rejected) run(call, entered.registered ? Way::in_place : Way::reads_or_messages, nullptr, false);
+  return std::move(entered.rejected);
 }
 
 }  // namespace faibench::tp_allreduce_bias_fuse
