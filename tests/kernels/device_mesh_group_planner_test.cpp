@@ -1,4 +1,6 @@
+#include <functional>
 #include <map>
+#include <numeric>
 
 #include "kernels/execution_harness.h"
 
@@ -40,6 +42,33 @@ TEST_P(EachVariant, agrees_with_a_split_by_line_and_coordinate) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(DeviceMeshGroupPlanner, EachVariant, testing::Values("reference", "baseline", "cpu"));
+
+// Whatever the ids look like, few devices asked for or many: the answer, or the rejection, is the reference's.
+TEST(DeviceMeshGroupPlanner, finds_devices_among_ids_of_every_kind) {
+  const std::int64_t N = 700;
+  Random random(11);
+  const auto as_they_are = [](std::int64_t v) { return v; };
+  const auto sparse = [](std::int64_t v) { return (v << 50) + 3; };
+  for (const bool permuted : {false, true})
+    for (const auto& spread : std::vector<std::function<std::int64_t(std::int64_t)>>{as_they_are, [](std::int64_t v) { return 3 * v + 1; }, sparse})
+      for (const bool twice : {false, true})
+        for (const std::int64_t asked : {1, 3, 300}) {
+          std::vector<std::int64_t> ids = permuted ? random.permutation(N) : std::vector<std::int64_t>(static_cast<std::size_t>(N));
+          if (!permuted) std::iota(ids.begin(), ids.end(), 0);
+          for (auto& id : ids) id = spread(id);
+          if (twice) ids[650] = ids[40];
+          for (const bool unknown : {false, true}) {
+            std::vector<std::int64_t> devices;
+            for (std::int64_t q = 0; q < asked; ++q) devices.push_back(ids[static_cast<std::size_t>((q * 331 + 699) % N)]);
+            if (unknown) devices.back() = spread(N + 5);
+            TensorMap inputs;
+            inputs.add("mesh_shape", Tensor::of({3}, std::vector<std::int64_t>{7, 10, 10}));
+            inputs.add("mesh_ids", Tensor::of({N}, ids));
+            inputs.add("devices", Tensor::of({asked}, devices));
+            check_inputs(task(), variant_of(task(), "cpu"), inputs);
+          }
+        }
+}
 
 TEST(DeviceMeshGroupPlanner, is_right_on_any_number_of_threads) { check_on_threads(task()); }
 
