@@ -13,6 +13,7 @@
 #include "cli/selection.h"
 #include "cli/terminal.h"
 #include "judge/check.h"
+#include "judge/job.h"
 #include "tensor/case_file.h"
 
 namespace faibench {
@@ -40,7 +41,7 @@ std::vector<std::string> variants_for(const Task& task, const Options& options, 
   std::vector<std::string> known;
   for (const Variant& variant : task.variants) known.push_back(variant.name);
   for (const std::string& name : options.variants) {
-    if (name.rfind("library:", 0) != 0 && !task.find_variant(name)) throw unknown_name("variant", name, known, "of " + task.name).at(file);
+    if (!name.starts_with(library_prefix) && !task.find_variant(name)) throw unknown_name("variant", name, known, "of " + task.name).at(file);
     names.push_back(name);
   }
   return names;

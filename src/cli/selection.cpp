@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "judge/job.h"
 #include "task/names.h"
 
 namespace faibench {
@@ -85,8 +86,8 @@ const CatalogEntry& entry_named(const Catalog& catalog, const std::string& name)
 }
 
 void check_variant(const std::string& name) {
-  if (name.rfind("library:", 0) == 0) {
-    if (name.size() == 8) throw Error(Error::Kind::bad_input, "--variant library: wants a path behind the colon, as in library:./mine.so");
+  if (name.starts_with(library_prefix)) {
+    if (name.size() == library_prefix.size()) throw Error(Error::Kind::bad_input, "--variant library: wants a path behind the colon, as in library:./mine.so");
     return;
   }
   if (!known(name, variant_names()) && name != "peer:*") throw unknown_name("variant", name, variant_names(), "'faibench show TASK' lists a task's");

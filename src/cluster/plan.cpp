@@ -6,6 +6,7 @@
 #include <set>
 
 #include "cluster/item_key.h"
+#include "judge/job.h"
 #include "task/names.h"
 
 namespace faibench {
@@ -15,7 +16,6 @@ bool matches(const std::string& glob, const std::string& name) { return fnmatch(
 bool matches_any(const std::vector<std::string>& globs, const std::string& name) {
   return std::ranges::any_of(globs, [&](const std::string& glob) { return matches(glob, name); });
 }
-constexpr std::string_view library_prefix = "library:";  // a submission
 
 bool is_glob(const std::string& text) { return text.find_first_of("*?[") != std::string::npos; }
 

@@ -11,6 +11,7 @@
 
 #include "judge/confinement.h"
 #include "judge/control_page.h"
+#include "judge/job.h"
 #include "judge/noise_probe.h"
 #include "judge/stream.h"
 #include "judge/submission_kernel.h"
@@ -47,7 +48,7 @@ struct Session {
     }
     if (variant.starts_with(library_prefix)) {
       confine_submission();
-      kernel = load_submission(variant.substr(std::strlen(library_prefix)), receiver ? "faibench_decode" : "faibench_run");
+      kernel = load_submission(variant.substr(library_prefix.size()), receiver ? "faibench_decode" : "faibench_run");
       if (receiver && !kernel) kernel = task->stream->decoder;
       return;
     }

@@ -16,6 +16,9 @@ struct MachinePeaks {
   double noise_floor = 0;                  ///< half-width of the A/A interval: the baseline against itself
 };
 
+/// A variant of this name is no variant of ours but the submission at the path behind it.
+inline constexpr std::string_view library_prefix = "library:";
+
 struct JudgeJob {
   enum class Kind { judge, calibrate };
   Kind kind = Kind::judge;

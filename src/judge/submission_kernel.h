@@ -6,8 +6,6 @@
 
 namespace faibench {
 
-inline constexpr const char* library_prefix = "library:";
-
 /// Loads `path` for the rest of this process's life. Throws Error(bad_input) when it cannot be loaded or lacks faibench_run.
 Kernel load_submission(const std::string& path, const char* symbol = "faibench_run");
 
