@@ -36,6 +36,19 @@ Rejected compress(Floats grad, Floats error, Bytes state, std::int64_t step, Lay
 Rejected decompress(std::int32_t format, Bytes payload, std::int64_t n, std::int64_t step, Layout layout, View<float, 1> update);
 }
 
+/// Format 1, the fast form.
+namespace cpu_dense {
+Rejected compress(Floats grad, Floats error, Bytes state, std::int64_t step, Layout layout, std::int32_t rank, Bytes peers, Offsets peer_offsets, View<std::int32_t, 0> format,
+                  View<std::uint8_t, 1> payload, View<float, 1> update, View<float, 1> average, View<float, 1> new_error, View<std::uint8_t, 1> new_state, Length& payload_bytes, Length& state_bytes);
+Rejected decompress(std::int32_t format, Bytes payload, std::int64_t n, std::int64_t step, Layout layout, View<float, 1> update);
+}
+/// Format 129 (dense.h).
+namespace cpu_dense_short {
+Rejected compress(Floats grad, Floats error, Bytes state, std::int64_t step, Layout layout, std::int32_t rank, Bytes peers, Offsets peer_offsets, View<std::int32_t, 0> format,
+                  View<std::uint8_t, 1> payload, View<float, 1> update, View<float, 1> average, View<float, 1> new_error, View<std::uint8_t, 1> new_state, Length& payload_bytes, Length& state_bytes);
+Rejected decompress(std::int32_t format, Bytes payload, std::int64_t n, std::int64_t step, Layout layout, View<float, 1> update);
+}
+
 /// Wire format 1: of each block of 4096 elements the scale, f32, then a sign bit an element.
 namespace sign_block {
 inline constexpr std::int32_t format = 1;
@@ -55,7 +68,9 @@ Rejected check_sum(const TensorRefMap& inputs);
 Rejected check_peer_sizes(const TensorRefMap& inputs);
 Rejected check_peer_scales(const TensorRefMap& inputs);
 Rejected check_peer_padding(const TensorRefMap& inputs);
-/// All of them in order, on typed inputs.
+/// Those on peers in order, on typed inputs of n elements.
+Rejected check_peers(Bytes peers, Offsets peer_offsets, std::int64_t n);
+/// All of them in order.
 Rejected check_data(Floats grad, Floats error, Bytes peers, Offsets peer_offsets);
 
 /// Of one rank: |new_error - (c - update)| within rounding, norm of new_error at most that of c, and format 1 exactly of its form and decoded to `update`.

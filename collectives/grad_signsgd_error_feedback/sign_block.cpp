@@ -95,13 +95,17 @@ Rejected check_peer_sizes(const TensorRefMap& inputs) { return sizes(offsets_of(
 Rejected check_peer_scales(const TensorRefMap& inputs) { return scales(peers_of(inputs), offsets_of(inputs), inputs.at("grad").size()); }
 Rejected check_peer_padding(const TensorRefMap& inputs) { return padding(peers_of(inputs), offsets_of(inputs), inputs.at("grad").size()); }
 
+Rejected check_peers(Bytes peers, Offsets peer_offsets, std::int64_t n) {
+  if (auto bad = sizes(peer_offsets, n)) return bad;
+  if (auto bad = scales(peers, peer_offsets, n)) return bad;
+  return padding(peers, peer_offsets, n);
+}
+
 Rejected check_data(Floats grad, Floats error, Bytes peers, Offsets peer_offsets) {
   if (auto bad = finite(grad, "nonfinite_grad", "grad")) return bad;
   if (auto bad = finite(error, "nonfinite_error", "error")) return bad;
   if (auto bad = finite_sum(grad, error)) return bad;
-  if (auto bad = sizes(peer_offsets, grad.size())) return bad;
-  if (auto bad = scales(peers, peer_offsets, grad.size())) return bad;
-  return padding(peers, peer_offsets, grad.size());
+  return check_peers(peers, peer_offsets, grad.size());
 }
 
 }  // namespace faibench::grad_signsgd_error_feedback

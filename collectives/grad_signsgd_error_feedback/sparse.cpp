@@ -19,6 +19,8 @@
 #include <functional>
 #include <limits>
 
+#include "collectives/grad_signsgd_error_feedback/passes.h"
+#include "collectives/grad_signsgd_error_feedback/powers.h"
 #include "collectives/grad_signsgd_error_feedback/range_coder.h"
 
 namespace faibench::grad_signsgd_error_feedback::sparse {
@@ -37,13 +39,6 @@ constexpr double weight_exponent = 0.25;
 constexpr int most_classes = 255;
 
 std::int64_t block_count(std::int64_t n) { return (n + block_size - 1) / block_size; }
-
-/// 2^(sixteenths/16), from a table: what a receiver decodes must not depend on its mathematical library.
-double two_to_the(int sixteenths) {
-  constexpr double steps[16] = {0x1.0p+0,           0x1.0b5586cf9890fp+0, 0x1.172b83c7d517bp+0, 0x1.2387a6e756238p+0, 0x1.306fe0a31b715p+0, 0x1.3dea64c123422p+0, 0x1.4bfdad5362a27p+0, 0x1.5ab07dd485429p+0,
-                                0x1.6a09e667f3bcdp+0, 0x1.7a11473eb0187p+0, 0x1.8ace5422aa0dbp+0, 0x1.9c49182a3f090p+0, 0x1.ae89f995ad3adp+0, 0x1.c199bdd85529cp+0, 0x1.d5818dcfba487p+0, 0x1.ea4afa2a490dap+0};
-  return std::ldexp(steps[sixteenths & 15], sixteenths >> 4);
-}
 
 double threshold_of(std::uint32_t code) { return two_to_the(static_cast<int>(code) - code_of_one); }
 
@@ -112,7 +107,7 @@ class Walk {
     }
     const std::int64_t middle = (first + last) / 2;
     const std::int64_t low = std::max<std::int64_t>(0, k - size(middle, last)), high = std::min(k, size(first, middle));
-    const std::int64_t left = coder_.uniform(first * block_size, middle * block_size, low, high);
+    const std::int64_t left = coder_.uniform(middle * block_size, k, low, high);
     blocks(first, middle, left);
     blocks(middle, last, k - left);
   }
@@ -125,7 +120,7 @@ class Walk {
     }
     const std::int64_t middle = (first + last) / 2;
     const std::int64_t low = std::max<std::int64_t>(0, k - (last - middle)), high = std::min(k, middle - first);
-    const std::int64_t left = k <= Binomial::most ? coder_.binomial(first, middle, k, low, high) : coder_.uniform(first, middle, low, high);
+    const std::int64_t left = k <= Binomial::most ? coder_.binomial(middle, k, low, high) : coder_.uniform(middle, k, low, high);
     elements(first, middle, left);
     elements(middle, last, k - left);
   }
@@ -152,18 +147,18 @@ struct Writer {
     if (k != usual) coder.put_uniform(static_cast<std::uint64_t>(k), static_cast<std::uint64_t>(usual));
     return k;
   }
-  /// Positions come in order: those below `last` from the next one on.
-  std::int64_t below(std::int64_t last) const {
+  /// Positions come in order: of the next k, those below `last`.
+  std::int64_t below(std::int64_t last, std::int64_t k) const {
     const auto begin = picked.positions.begin() + static_cast<std::ptrdiff_t>(at);
-    return std::lower_bound(begin, picked.positions.end(), last) - begin;
+    return std::lower_bound(begin, begin + k, last) - begin;
   }
-  std::int64_t uniform(std::int64_t, std::int64_t last, std::int64_t low, std::int64_t high) {
-    const std::int64_t left = below(last);
+  std::int64_t uniform(std::int64_t last, std::int64_t k, std::int64_t low, std::int64_t high) {
+    const std::int64_t left = below(last, k);
     coder.put_uniform(static_cast<std::uint64_t>(left - low), static_cast<std::uint64_t>(high - low + 1));
     return left;
   }
-  std::int64_t binomial(std::int64_t, std::int64_t last, std::int64_t k, std::int64_t, std::int64_t) {
-    const std::int64_t left = below(last);
+  std::int64_t binomial(std::int64_t last, std::int64_t k, std::int64_t, std::int64_t) {
+    const std::int64_t left = below(last, k);
     const auto& starts = sparse::binomial().starts(k);
     const std::uint32_t start = starts[static_cast<std::size_t>(left)];
     coder.put(start, starts[static_cast<std::size_t>(left) + 1] - start, 1 << 16);
@@ -194,7 +189,7 @@ struct Reader {
   std::int64_t uniform(std::int64_t, std::int64_t, std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(coder.uniform(static_cast<std::uint64_t>(high - low + 1)));
   }
-  std::int64_t binomial(std::int64_t, std::int64_t, std::int64_t k, std::int64_t low, std::int64_t high) {
+  std::int64_t binomial(std::int64_t, std::int64_t k, std::int64_t low, std::int64_t high) {
     const auto& starts = sparse::binomial().starts(k);
     const std::uint32_t place = coder.place(1 << 16);
     const auto left = std::upper_bound(starts.begin(), starts.end(), place) - starts.begin() - 1;
@@ -212,65 +207,84 @@ struct Reader {
   }
 };
 
-/// The k-th largest of values that are not negative. Their bits order as they do: one count by exponent and some fraction finds the narrow class that it lies in.
-float largest(const std::vector<float>& values, std::int64_t k) {
-  constexpr int shift = 18;
-  std::vector<std::int64_t> count(std::size_t{1} << (31 - shift));
-  for (float v : values) ++count[std::bit_cast<std::uint32_t>(v) >> shift];
-  std::size_t bin = count.size() - 1;
-  while (k > count[bin]) k -= count[bin--];
-  std::vector<float> narrow;
-  narrow.reserve(static_cast<std::size_t>(count[bin]));
-  for (float v : values)
-    if (std::bit_cast<std::uint32_t>(v) >> shift == bin) narrow.push_back(v);
-  std::nth_element(narrow.begin(), narrow.begin() + (k - 1), narrow.end(), std::greater<>());
-  return narrow[static_cast<std::size_t>(k - 1)];
+/// Levels from the blocks' mean |grad|.
+std::vector<std::uint8_t> levels_of(const std::vector<double>& means) {
+  const double steepest = means.empty() ? 0 : *std::max_element(means.begin(), means.end());
+  std::vector<std::uint8_t> levels;
+  for (const double mean : means) {
+    const double level = mean > 0 ? std::round(levels_per_octave * weight_exponent * std::log2(steepest / mean)) : level_count;
+    levels.push_back(static_cast<std::uint8_t>(std::clamp(level, 0.0, static_cast<double>(level_count - 1))));
+  }
+  return levels;
 }
+
+struct Candidate {
+  float size;  ///< |c| in units of the block's weight
+  std::int64_t position;
+};
 
 }  // namespace
 
 std::int64_t budget(std::int64_t n) { return n == 0 ? 0 : std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(n) * density)); }
 
-Picked pick(std::span<const float> c, std::span<const float> grad) {
-  const auto n = static_cast<std::int64_t>(c.size()), blocks = block_count(n);
-  Picked picked;
-  picked.levels.assign(static_cast<std::size_t>(blocks), 0);
+std::optional<Picked> pick(std::span<const float> grad, std::span<const float> error, int threads) {
+  const auto n = static_cast<std::int64_t>(grad.size()), blocks = block_count(n);
+  const auto size_of = [&](std::int64_t b) { return std::min(block_size, n - b * block_size); };
+  // The largest of each group of 64 elements is all of a first look that the choice needs.
+  constexpr std::int64_t block_groups = block_size / passes::group;
+  std::vector<float> largest(static_cast<std::size_t>((n + passes::group - 1) / passes::group));
   std::vector<double> means(static_cast<std::size_t>(blocks));
+  bool finite = true;
+#pragma omp parallel for schedule(static) reduction(&& : finite) num_threads(threads) if (threads > 1)
   for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t last = std::min((b + 1) * block_size, n);
     double sum = 0;
-    for (std::int64_t i = b * block_size; i < last; ++i) sum += std::abs(static_cast<double>(grad[static_cast<std::size_t>(i)]));
-    means[static_cast<std::size_t>(b)] = sum / static_cast<double>(last - b * block_size);
+    finite = passes::scan(grad.data() + b * block_size, error.data() + b * block_size, size_of(b), largest.data() + b * block_groups, sum) && finite;
+    means[static_cast<std::size_t>(b)] = sum / static_cast<double>(size_of(b));
   }
-  const double steepest = blocks > 0 ? *std::max_element(means.begin(), means.end()) : 0;
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const double mean = means[static_cast<std::size_t>(b)];
-    const double level = mean > 0 ? std::round(levels_per_octave * weight_exponent * std::log2(steepest / mean)) : level_count;
-    picked.levels[static_cast<std::size_t>(b)] = static_cast<std::uint8_t>(std::clamp(level, 0.0, static_cast<double>(level_count - 1)));
-  }
-  // In units of the block's weight.
+  if (!finite) return std::nullopt;
+  Picked picked;
+  picked.levels = levels_of(means);
   const std::int64_t k = std::min(budget(n), n);
   if (k == 0) return picked;
-  std::vector<float> size(c.size());
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const auto unit = static_cast<float>(weight_of(picked.levels[static_cast<std::size_t>(b)]));
-    for (std::int64_t i = b * block_size, last = std::min(i + block_size, n); i < last; ++i) size[static_cast<std::size_t>(i)] = std::abs(c[static_cast<std::size_t>(i)]) / unit;
+  const auto unit_of = [&](std::int64_t b) { return static_cast<float>(weight_of(picked.levels[static_cast<std::size_t>(b)])); };
+
+  // As many groups reach the k-th largest of the groups' largest, and so do at least k elements: only those groups are looked at again.
+  const auto groups = static_cast<std::int64_t>(largest.size());
+  for (std::int64_t g = 0; g < groups; ++g) largest[static_cast<std::size_t>(g)] /= unit_of(g / block_groups);
+  float bound = std::numeric_limits<float>::denorm_min();
+  if (groups >= k) {
+    std::vector<float> order = largest;
+    std::nth_element(order.begin(), order.begin() + (k - 1), order.end(), std::greater<>());
+    bound = std::max(bound, order[static_cast<std::size_t>(k - 1)]);
   }
-  const float cut = std::max(largest(size, k), std::numeric_limits<float>::denorm_min());
-  std::int64_t at_cut = k - std::count_if(size.begin(), size.end(), [&](float s) { return s > cut; });
+  std::vector<Candidate> candidates;
+  candidates.reserve(static_cast<std::size_t>(2 * k));
+  for (std::int64_t g = 0; g < groups; ++g) {
+    if (largest[static_cast<std::size_t>(g)] < bound) continue;
+    const std::int64_t first = g * passes::group;
+    const float unit = unit_of(g / block_groups);
+    for (std::uint64_t found = passes::at_least(grad.data() + first, error.data() + first, std::min(passes::group, n - first), unit, bound); found != 0; found &= found - 1) {
+      const auto i = static_cast<std::size_t>(first + std::countr_zero(found));
+      candidates.push_back({std::abs(grad[i] + error[i]) / unit, static_cast<std::int64_t>(i)});
+    }
+  }
+  if (static_cast<std::int64_t>(candidates.size()) > k) {  // the k largest; of equal ones those that come first
+    std::nth_element(candidates.begin(), candidates.begin() + (k - 1), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.size != b.size ? a.size > b.size : a.position < b.position; });
+    candidates.resize(static_cast<std::size_t>(k));
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.position < b.position; });
+  }
+  if (candidates.empty()) return picked;
+
   float least = std::numeric_limits<float>::infinity();
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float s = size[static_cast<std::size_t>(i)];
-    if (s < cut || (s == cut && at_cut-- <= 0)) continue;
-    picked.positions.push_back(i);
-    picked.negative.push_back(c[static_cast<std::size_t>(i)] < 0);
-    least = std::min(least, s);
-  }
-  if (picked.positions.empty()) return picked;
+  for (const Candidate& candidate : candidates) least = std::min(least, candidate.size);
   picked.threshold = static_cast<std::uint32_t>(std::clamp(std::floor(steps_per_octave * std::log2(static_cast<double>(least))) + code_of_one, 1.0, codes - 1.0));
   const double threshold = threshold_of(picked.threshold);
-  for (std::int64_t i : picked.positions) {
-    const double ratio = std::abs(static_cast<double>(c[static_cast<std::size_t>(i)])) / (threshold * weight_of(picked.levels[static_cast<std::size_t>(i / block_size)]));
+  for (const auto& [size, position] : candidates) {
+    const auto i = static_cast<std::size_t>(position);
+    const float c = grad[i] + error[i];
+    picked.positions.push_back(position);
+    picked.negative.push_back(c < 0);
+    const double ratio = std::abs(static_cast<double>(c)) / (threshold * weight_of(picked.levels[i / block_size]));
     picked.classes.push_back(static_cast<std::uint8_t>(std::clamp(std::ilogb(ratio), 0, most_classes)));
   }
   return picked;
@@ -294,14 +308,21 @@ Picked decode(std::span<const std::uint8_t> payload, std::int64_t n) {
   return picked;
 }
 
+std::vector<float> values_of(const Picked& picked) {
+  const double threshold = threshold_of(picked.threshold);
+  std::vector<float> values;
+  values.reserve(picked.positions.size());
+  for (std::size_t j = 0; j < picked.positions.size(); ++j) {
+    const float value = value_of(threshold, picked.levels[static_cast<std::size_t>(picked.positions[j] / block_size)], picked.classes[j]);
+    values.push_back(picked.negative[j] ? -value : value);
+  }
+  return values;
+}
+
 void expand(const Picked& picked, std::span<float> update) {
   std::fill(update.begin(), update.end(), 0.0f);
-  const double threshold = threshold_of(picked.threshold);
-  for (std::size_t j = 0; j < picked.positions.size(); ++j) {
-    const auto i = static_cast<std::size_t>(picked.positions[j]);
-    const float value = value_of(threshold, picked.levels[i / block_size], picked.classes[j]);
-    update[i] = picked.negative[j] ? -value : value;
-  }
+  const std::vector<float> values = values_of(picked);
+  for (std::size_t j = 0; j < values.size(); ++j) update[static_cast<std::size_t>(picked.positions[j])] = values[j];
 }
 
 }  // namespace faibench::grad_signsgd_error_feedback::sparse

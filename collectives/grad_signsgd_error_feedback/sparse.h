@@ -1,6 +1,7 @@
 // Wire format 128: signs of the few largest elements, positions and classes of magnitude by a range coder.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,13 +20,15 @@ struct Picked {
 
 /// Elements sent of n, where so many are not zero.
 std::int64_t budget(std::int64_t n);
-/// Chooses from c; `grad` only sets the weights of the blocks.
-Picked pick(std::span<const float> c, std::span<const float> grad);
+/// Chooses from c = grad + error; grad alone sets the weights of the blocks. Nothing where some c is Inf or NaN.
+std::optional<Picked> pick(std::span<const float> grad, std::span<const float> error, int threads);
 /// The payload, at most 4n + 64 bytes; empty where nothing is sent.
 std::vector<std::uint8_t> encode(const Picked& picked, std::int64_t n);
 /// The inverse, for any bytes: what is no payload of this format gives some picks within bounds.
 Picked decode(std::span<const std::uint8_t> payload, std::int64_t n);
-/// The picked elements' values; every other element +0.
+/// The picked elements' values, by position in `positions`.
+std::vector<float> values_of(const Picked& picked);
+/// The same where they belong; every other element +0.
 void expand(const Picked& picked, std::span<float> update);
 
 }  // namespace faibench::grad_signsgd_error_feedback::sparse

@@ -7,12 +7,13 @@
 #include <numbers>
 #include <vector>
 
-#include "collectives/grad_signsgd_error_feedback/grad_signsgd_error_feedback.h"
+#include "collectives/grad_signsgd_error_feedback/streams.h"
 
 namespace faibench::grad_signsgd_error_feedback {
 namespace {
 
 constexpr std::int64_t block = 4096;
+constexpr double most_error = 16;
 
 struct Size {
   std::int64_t n, open_steps, closed_steps;  // 0 steps: without that stream
@@ -31,11 +32,6 @@ double norm(std::span<const float> v) {
   return std::sqrt(sum);
 }
 
-std::string text(const char* form, double a, double b) {
-  char line[200];
-  std::snprintf(line, sizeof line, form, a, b);
-  return line;
-}
 Mismatch broken(std::string what) { return {"", {}, "", "", 0, std::move(what)}; }
 
 /// t3/sqrt(3), t3 of Student's t with 3 degrees of freedom: x/sqrt(1 - x^2) for x of a point (x, y) uniform in the unit disc. (With x = sin a the density 2/pi*sqrt(1 - x^2)
@@ -85,7 +81,7 @@ struct Sender {
 
 class Run {
  public:
-  Run(Stream::Calls& calls, std::int64_t n) : calls_(calls), n_(n), layout_{1, n}, update_(static_cast<std::size_t>(n)) {}
+  Run(Stream::Calls& calls, std::int64_t n, bool to_the_end) : calls_(calls), n_(n), layout_{1, n}, update_(static_cast<std::size_t>(n)), to_the_end_(to_the_end) {}
 
   /// One step of one rank: sent, received by the other process, checked. False: the stream ends.
   bool step(Sender& sender, std::span<float> grad, std::int64_t step) {
@@ -101,7 +97,7 @@ class Run {
     add(inputs, "rank", Dtype::i32, {}, &rank);
     add(inputs, "peers", Dtype::u8, {0}, sender.state.data());
     add(inputs, "peer_offsets", Dtype::i64, {1}, &no_peers);
-    if (!calls_.send(inputs, sent)) return false;
+    if (!calls_.send(inputs, sent)) return end();
     const std::string where = " at step " + std::to_string(step);
     if (auto bad = check_own(inputs.at("grad"), inputs.at("error"), sent)) return found(std::move(*bad), where);
     const auto format = sent.at("format").scalar<std::int32_t>();
@@ -122,7 +118,7 @@ class Run {
     add(wire, "n", Dtype::i64, {}, &n_);
     add(wire, "step", Dtype::i64, {}, &step);
     add(wire, "layout", Dtype::i64, {1, 2}, layout_);
-    if (!calls_.receive(wire, received)) return false;
+    if (!calls_.receive(wire, received)) return end();
     const TensorRef* decoded = received.find("update");
     if (!decoded || decoded->bytes() != 4 * n_) return found(broken("the receiver gave no update of n elements"), where);
     if (std::memcmp(decoded->data, update_.data(), 4 * update_.size()) != 0) {
@@ -132,13 +128,14 @@ class Run {
     }
     largest_gradient_ = std::max(largest_gradient_, norm(grad));
     const double error = norm(sender.error);
-    if (!(error <= 16 * largest_gradient_)) return found(broken(text("the error's norm %.4g exceeds 16 times the largest gradient's, %.4g", error, largest_gradient_)), where);
-    return true;
+    if (largest_gradient_ > 0) largest_error_ = std::max(largest_error_, error / largest_gradient_);
+    return to_the_end_ || largest_error_ <= most_error;
   }
-  /// No payload much longer than the mean: called at the end.
-  bool even_payloads() {
-    const double mean = bytes_ / static_cast<double>(payloads_);
-    return longest_ <= 2 * mean + 64 || found(broken(text("a payload of %.0f bytes is a burst: the mean is %.1f", longest_, mean)), "");
+  /// What holds of any stream, at its end.
+  void add_bounds(std::vector<Bound>& bounds) const {
+    const double mean = bytes_ / static_cast<double>(std::max<std::int64_t>(payloads_, 1));
+    bounds.push_back({"norm of the error, in largest gradients", largest_error_, most_error, true});
+    bounds.push_back({"longest payload, in bytes (more is a burst)", longest_, 2 * mean + 64, true});
   }
   bool found(Mismatch bad, const std::string& where) {
     bad.what += where;
@@ -150,22 +147,30 @@ class Run {
   double largest_gradient() const { return largest_gradient_; }
   std::int64_t payloads() const { return payloads_; }
   const GateResult& mismatch() const { return mismatch_; }
+  bool ended() const { return ended_; }
 
  private:
+  bool end() {
+    ended_ = true;
+    return false;
+  }
+
   Stream::Calls& calls_;
   std::int64_t n_;
   std::int64_t layout_[2];
   std::vector<float> update_;
+  bool to_the_end_;
   std::int32_t format_ = 0;
-  double bytes_ = 0, longest_ = 0, largest_gradient_ = 0;
+  double bytes_ = 0, longest_ = 0, largest_gradient_ = 0, largest_error_ = 0;
   std::int64_t payloads_ = 0;
   GateResult mismatch_;
+  bool ended_ = false;
 };
 
 Sender fresh(std::int64_t n) { return {std::vector<float>(static_cast<std::size_t>(n)), {}}; }
 
 /// Stream O: a fixed drift under fresh noise. What was applied must keep up with what there was, in every block.
-bool open_loop(const Size& size, Random random, Run& run, std::string& figures) {
+void open_loop(const Size& size, Random random, Run& run, std::vector<Bound>& bounds) {
   const auto n = static_cast<std::size_t>(size.n);
   const std::vector<double> s = scales(random, size.n);
   std::vector<float> drift(n), grad(n), noise(n);
@@ -178,14 +183,13 @@ bool open_loop(const Size& size, Random random, Run& run, std::string& figures) 
   for (std::int64_t t = 0; t < size.open_steps; ++t) {
     tails.fill(noise);
     for (std::size_t i = 0; i < n; ++i) grad[i] = static_cast<float>(drift[i] + s[i] * noise[i]);
-    if (!run.step(sender, grad, t)) return false;
+    if (!run.step(sender, grad, t)) return;
     for (std::size_t i = 0; i < n; ++i) {
       gradients[i] += grad[i];
       left[i] += static_cast<double>(grad[i]) - run.update()[i];
     }
     if (t + 1 == size.open_steps / 2) half_way = norm(sender.error);
   }
-  if (!run.even_payloads()) return false;
   double all_left = 0, all = 0, worst = 0;
   std::size_t worst_block = 0;
   for (std::size_t first = 0; first < n; first += block) {
@@ -201,17 +205,14 @@ bool open_loop(const Size& size, Random random, Run& run, std::string& figures) 
       worst_block = first / block;
     }
   }
-  const double tracking = std::sqrt(all_left / all), end = norm(sender.error);
-  figures = text("O: tracking %.3f, worst block %.3f", tracking, worst);
-  if (!size.judged) return true;
-  if (!(tracking <= 0.1)) return run.found(broken(text("stream O: %.3g of the summed gradient is missing from the summed updates, at most %.1f may be", tracking, 0.1)), "");
-  if (!(worst <= 0.7)) return run.found(broken("stream O: block " + std::to_string(worst_block) + text(" is starved: %.3g of its summed gradient is missing, at most %.1f may be", worst, 0.7)), "");
-  if (!(end <= 1.5 * half_way + run.largest_gradient())) return run.found(broken(text("stream O: the error grows, from %.4g half-way to %.4g", half_way, end)), "");
-  return true;
+  if (!size.judged) return;
+  bounds.push_back({"share of the summed gradient that is missing from the summed updates (tracking)", std::sqrt(all_left / all), 0.1, true});
+  bounds.push_back({"the same share of the worst block, " + std::to_string(worst_block) + " (starved above)", worst, 0.7, true});
+  bounds.push_back({"norm of the error at the end (grows above 1.5 of half-way + largest gradient)", norm(sender.error), 1.5 * half_way + run.largest_gradient(), true});
 }
 
 /// Stream C: gradient descent on a quadratic bowl, with every rank's own noise. It must get down nearly as far as with uncompressed gradients.
-bool closed_loop(const Size& size, Random random, Run& run, std::string& figures) {
+void closed_loop(const Size& size, Random random, Run& run, std::vector<Bound>& bounds) {
   const auto n = static_cast<std::size_t>(size.n);
   std::vector<double> h = scales(random, size.n), deviation(n), mean(n), plain_mean(n);
   for (double& x : h) x = std::min(1.0, x);
@@ -239,7 +240,7 @@ bool closed_loop(const Size& size, Random random, Run& run, std::string& figures
         grad[i] = static_cast<float>(h[i] * w[i] + z);
         plain_mean[i] += h[i] * plain[i] + z;
       }
-      if (!run.step(sender, grad, t)) return false;
+      if (!run.step(sender, grad, t)) return;
       for (std::size_t i = 0; i < n; ++i) mean[i] += run.update()[i];
     }
     for (std::size_t i = 0; i < n; ++i) {
@@ -251,33 +252,33 @@ bool closed_loop(const Size& size, Random random, Run& run, std::string& figures
       plain_last += f(plain) / static_cast<double>(tail);
     }
   }
-  if (!run.even_payloads()) return false;
-  const double share = (first - last) / (first - plain_last);
-  figures = text("C: %.4f of the uncompressed descent%.0s", share, 0);
-  if (size.judged && !(share >= 0.97)) return run.found(broken(text("stream C: the loss falls by %.3g of what uncompressed gradients reach, at least %.2f is wanted", share, 0.97)), "");
-  return true;
+  if (size.judged) bounds.push_back({"share of the uncompressed descent", (first - last) / (first - plain_last), 0.97, false});
 }
 
 Stream::Result drive(const std::string& workload, std::uint64_t seed, Stream::Calls& calls) {
-  const Size size = size_of(workload);
-  const Random random("grad_signsgd_error_feedback", "stream", seed, 0);
   Stream::Result result;
-  const auto part = [&](const char* name, bool (*stream)(const Size&, Random, Run&, std::string&), std::uint64_t number) {
-    Run run(calls, size.n);
-    std::string figures;
-    const bool right = stream(size, random.stream(number), run, figures);
-    result.steps += run.payloads();
-    result.mismatch = run.mismatch();
-    if (!right) return false;
-    char ratio[64];
-    std::snprintf(ratio, sizeof ratio, ", ratio %.1f; ", run.ratio());
-    result.figures += figures + ratio;
-    result.ratio = result.ratio > 0 ? std::min(result.ratio, run.ratio()) : run.ratio();
-    (void)name;
-    return true;
-  };
-  if (size.open_steps > 0 && !part("O", open_loop, 1)) return result;
-  if (size.closed_steps > 0) part("C", closed_loop, 2);
+  for (const char which : {'O', 'C'}) {
+    const Measured measured = measure_stream(which, workload, seed, calls, false);
+    if (measured.steps == 0 && !measured.mismatch && !measured.ended) continue;  // the workload has no such stream
+    result.steps += measured.steps;
+    result.mismatch = measured.mismatch;
+    char line[400];
+    for (const Bound& bound : measured.bounds) {
+      if (!result.mismatch && !bound.holds()) {
+        std::snprintf(line, sizeof line, "stream %c, payload %lld: %s is %.4g, %s %.4g", which, static_cast<long long>(measured.steps), bound.name.c_str(), bound.value, bound.at_most ? "at most" : "at least", bound.limit);
+        result.mismatch = broken(line);
+      }
+    }
+    if (measured.ended || result.mismatch) return result;
+    std::string found;  // each figure of the limit that it is held against
+    for (const Bound& bound : measured.bounds) {
+      std::snprintf(line, sizeof line, "%s%.3g of %.3g", found.empty() ? "" : ", ", bound.value, bound.limit);
+      found += line;
+    }
+    std::snprintf(line, sizeof line, "%c: ratio %.1f (%s); ", which, measured.ratio, found.c_str());
+    result.figures += line;
+    result.ratio = result.ratio > 0 ? std::min(result.ratio, measured.ratio) : measured.ratio;
+  }
   return result;
 }
 
@@ -288,6 +289,22 @@ Rejected decode_sign_block(std::int32_t /*format*/, Bytes payload, std::int64_t 
 }
 
 }  // namespace
+
+Measured measure_stream(char which, const std::string& workload, std::uint64_t seed, Stream::Calls& calls, bool to_the_end) {
+  const Size size = size_of(workload);
+  const Random random("grad_signsgd_error_feedback", "stream", seed, 0);
+  Measured measured;
+  if ((which == 'O' ? size.open_steps : size.closed_steps) == 0) return measured;
+  Run run(calls, size.n, to_the_end);
+  if (which == 'O') open_loop(size, random.stream(1), run, measured.bounds);
+  else closed_loop(size, random.stream(2), run, measured.bounds);
+  run.add_bounds(measured.bounds);
+  measured.steps = run.payloads();
+  measured.mismatch = run.mismatch();
+  measured.ended = run.ended();
+  measured.ratio = run.ratio();
+  return measured;
+}
 
 Stream many_steps() {
   Stream stream;

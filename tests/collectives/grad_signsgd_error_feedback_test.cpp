@@ -5,7 +5,8 @@
 #include <functional>
 
 #include "collectives/grad_signsgd_error_feedback/sparse.h"
-#include "kernels/task_harness.h"
+#include "collectives/grad_signsgd_error_feedback/streams.h"
+#include "kernels/execution_harness.h"
 
 namespace faibench {
 namespace {
@@ -15,11 +16,46 @@ using namespace testing_support;
 const Task& task() { return *find_task("grad_signsgd_error_feedback"); }
 
 class EveryVariant : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(grad_signsgd_error_feedback, EveryVariant, testing::Values("reference", "baseline", "cpu"), [](const auto& i) { return std::string(i.param); });
+INSTANTIATE_TEST_SUITE_P(grad_signsgd_error_feedback, EveryVariant, testing::Values("reference", "baseline", "cpu", "cpu_dense", "cpu_dense_short"), [](const auto& i) { return std::string(i.param); });
 
 TEST_P(EveryVariant, holds_on_all_cases) { check_all_cases(task(), GetParam()); }
 TEST_P(EveryVariant, holds_on_random_cases) { check_random_cases(task(), GetParam(), 100); }
 TEST_P(EveryVariant, holds_on_case_files) { check_case_files(task(), GetParam()); }
+
+class FastVariant : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(grad_signsgd_error_feedback, FastVariant, testing::Values("cpu", "cpu_dense", "cpu_dense_short"), [](const auto& i) { return std::string(i.param); });
+
+TEST_P(FastVariant, holds_with_every_instruction_set) {
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    SCOPED_TRACE(hwy::TargetName(target));
+    check_all_cases(task(), GetParam());
+    check_random_cases(task(), GetParam(), 50);
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST_P(FastVariant, gives_the_same_bits_on_any_number_of_threads) {
+  Random random(9);
+  TensorMap inputs = task().random_case(random);
+  const std::int64_t n = (1 << 17) + 777;  // enough for a second thread
+  for (const char* name : {"grad", "error"}) random.fill_normal((inputs.at(name) = Tensor(Dtype::f32, {n})).flat<float>());
+  inputs.at("layout") = Tensor::of<std::int64_t>({1, 2}, {1, n});
+  inputs.at("rank") = Tensor::scalar<std::int32_t>(0);
+  inputs.at("peers") = Tensor(Dtype::u8, {0});
+  inputs.at("peer_offsets") = Tensor::of<std::int64_t>({1}, {0});
+  const int before = omp_get_max_threads();
+  TensorMap first;
+  for (const int threads : {1, 2, 3}) {
+    omp_set_num_threads(threads);
+    check_inputs(task(), variant_of(task(), GetParam()), inputs);
+    TensorMap outputs = run_kernel(task().contract, variant_of(task(), GetParam()).kernel, refs(inputs));
+    if (threads == 1) first = std::move(outputs);
+    else
+      for (auto& [name, tensor] : first) EXPECT_EQ(std::memcmp(tensor.data(), outputs.at(name).data(), static_cast<std::size_t>(tensor.bytes())), 0) << name << ", " << threads << " threads";
+  }
+  omp_set_num_threads(before);
+}
 
 /// Sender and receiver in this process; `meddle` may change what the sender returned.
 class InProcess : public Stream::Calls {
@@ -44,8 +80,8 @@ class InProcess : public Stream::Calls {
   TensorMap sent_, received_;
 };
 
-TEST(ManySteps, short_streams_pass_baseline_and_cpu) {
-  for (const char* variant : {"baseline", "cpu"}) {
+TEST(ManySteps, short_streams_pass_all_of_ours) {
+  for (const char* variant : {"baseline", "cpu", "cpu_dense", "cpu_dense_short"}) {
     InProcess calls(variant);
     const Stream::Result result = task().stream->drive("smoke", 5, calls);
     EXPECT_FALSE(result.mismatch.has_value()) << to_string(*result.mismatch);
@@ -96,7 +132,7 @@ TEST(SparseFormat, an_element_alone_is_sent_as_the_next_sixteenth_of_an_octave_b
   // One element, as its own threshold: sent values lie on the grid 2^(k/16), at most the element, and less than a step below it.
   for (const float x : {1e-44f, 1e-38f, 1e-6f, 0.75f, 1.0f, 1.1f, 2.0f, 3.7f, 1e20f, 3e38f}) {
     const std::vector<float> c{x};
-    const auto payload = grad_signsgd_error_feedback::sparse::encode(grad_signsgd_error_feedback::sparse::pick(c, c), 1);
+    const auto payload = grad_signsgd_error_feedback::sparse::encode(*grad_signsgd_error_feedback::sparse::pick(c, std::vector<float>{0}, 1), 1);
     float update = 0;
     grad_signsgd_error_feedback::sparse::expand(grad_signsgd_error_feedback::sparse::decode(payload, 1), {&update, 1});
     EXPECT_LE(update, x);
