@@ -1,9 +1,10 @@
-// Inputs of the one-process form, and its fixed and random cases.
+// Fixed and random cases of the one-process form.
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <string>
 
+#include "collectives/all2all_tensor_redistribute/counters.h"
 #include "collectives/all2all_tensor_redistribute/one_process.h"
 
 namespace faibench::all2all_tensor_redistribute {
@@ -16,76 +17,22 @@ constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
 
 Tensor tensor_of(const Numbers& values) { return Tensor::of({static_cast<std::int64_t>(values.size())}, values); }
 
-void add_lists(TensorMap& inputs, const std::string& name, const Lists& lists) {
-  Numbers values, offsets = {0};
-  for (const Numbers& list : lists) {
-    values.insert(values.end(), list.begin(), list.end());
-    offsets.push_back(static_cast<std::int64_t>(values.size()));
-  }
-  inputs.add(name, tensor_of(values));
-  inputs.add(name + "_offsets", tensor_of(offsets));
-}
-
-/// What is left of [low, high) for piece i of n.
-void split(std::int64_t& low, std::int64_t& high, std::int64_t i, std::int64_t n) {
-  const std::int64_t length = high - low, chunk = length / n + (length % n != 0 ? 1 : 0), start = low;
-  const auto cut = [&](std::int64_t pieces) { return chunk == 0 || pieces > length / chunk ? start + length : start + pieces * chunk; };
-  low = cut(i);
-  high = cut(i + 1);
-}
-
-template <class Bits>
-void fill_counters(std::byte* to, std::uint64_t first, std::int64_t count, int shift) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto bits = static_cast<Bits>(((first + static_cast<std::uint64_t>(i)) * 0x9E3779B97F4A7C15u) >> shift);
-    std::memcpy(to + i * static_cast<std::int64_t>(sizeof(Bits)), &bits, sizeof(Bits));
-  }
-}
-
-void fill_run(std::byte* to, std::uint64_t first, std::int64_t count, Dtype dtype) {
-  if (dtype == Dtype::bool_) return fill_counters<std::uint8_t>(to, first, count, 63);
-  switch (size_of(dtype)) {
-    case 1: return fill_counters<std::uint8_t>(to, first, count, 56);
-    case 2: return fill_counters<std::uint16_t>(to, first, count, 48);
-    case 4: return fill_counters<std::uint32_t>(to, first, count, 32);
-    default: return fill_counters<std::uint64_t>(to, first, count, 0);
-  }
-}
-
-/// One source shard, row by row.
-void fill_shard(std::byte* to, std::uint64_t base, const Numbers& shape, const Numbers& low, const Numbers& high, Dtype dtype) {
-  const std::size_t D = shape.size();
-  if (D == 0) return fill_run(to, base, 1, dtype);
-  Numbers at = low;
-  const std::int64_t run = high[D - 1] - low[D - 1];
-  for (bool more = true; more; to += run * size_of(dtype)) {
-    std::uint64_t index = 0;
-    for (std::size_t d = 0; d < D; ++d) index = index * static_cast<std::uint64_t>(shape[d]) + static_cast<std::uint64_t>(at[d]);
-    fill_run(to, base + index, run, dtype);
-    more = false;
-    for (std::size_t d = D - 1; d-- > 0 && !more;) {
-      more = ++at[d] < high[d];
-      if (!more) at[d] = low[d];
-    }
-  }
-}
-
-Case fixed(std::string name, std::string note, Example example) {
-  return {std::move(name), std::move(note), [example](Random& random) { return redistribute_input(random, example); }};
+Case fixed(std::string name, std::string note, Layout layout) {
+  return {std::move(name), std::move(note), [layout](Random& random) { return whole_input(random, layout); }};
 }
 
 /// Both ways: a -> b and b -> a.
-void add_both(std::vector<Case>& cases, const std::string& name, const std::string& note, const Example& example) {
-  Example back = example;
+void add_both(std::vector<Case>& cases, const std::string& name, const std::string& note, const Layout& layout) {
+  Layout back = layout;
   std::swap(back.source, back.target);
-  cases.push_back(fixed(name, note, example));
+  cases.push_back(fixed(name, note, layout));
   cases.push_back(fixed(name + "_back", note + ", the other way", back));
 }
 
 /// A valid input with something done to it.
 Case damaged(std::string name, std::string note, std::function<void(TensorMap& inputs)> damage) {
   return {std::move(name), std::move(note), [damage](Random& random) {
-            TensorMap inputs = redistribute_input(random, {{4, 6}, {2, 3}, {{0}, {1}}, {{1}, {0}}});
+            TensorMap inputs = whole_input(random, {{4, 6}, {2, 3}, {{0}, {1}}, {{1}, {0}}});
             damage(inputs);
             return inputs;
           }};
@@ -141,7 +88,7 @@ void add_dtypes(std::vector<Case>& cases) {
     cases.push_back(fixed("dtype_" + std::string(name_of(dtype)), "elements of " + std::to_string(size_of(dtype)) + " bytes", {{19, 3, 23}, {3, 2}, {{1}, {}, {0}}, {{0}, {}, {1}}, dtype}));
     if (!is_float(dtype)) continue;
     cases.push_back({"nan_payloads_" + std::string(name_of(dtype)), "NaNs with payloads, signalling ones among them, and -0", [dtype](Random& random) {
-                       TensorMap inputs = redistribute_input(random, {{16, 16}, {4}, {{0}, {}}, {{}, {0}}, dtype});
+                       TensorMap inputs = whole_input(random, {{16, 16}, {4}, {{0}, {}}, {{}, {0}}, dtype});
                        Tensor& data = inputs.at("src_data");
                        const std::int64_t element = size_of(dtype);
                        for (std::int64_t k = 0; k < data.size(); ++k) {
@@ -268,38 +215,6 @@ Lists random_lists(Random& random, std::int64_t D, std::int64_t K) {
 
 }  // namespace
 
-TensorMap redistribute_input(Random& random, const Example& example) {
-  TensorMap inputs;
-  inputs.add("shape", tensor_of(example.shape));
-  inputs.add("mesh", tensor_of(example.mesh));
-  add_lists(inputs, "src_axes", example.source);
-  add_lists(inputs, "dst_axes", example.target);
-  const std::size_t D = example.shape.size(), K = example.mesh.size();
-  std::int64_t ranks = 1;
-  for (const std::int64_t n : example.mesh) ranks *= n;
-  Lists low, high;
-  Numbers offsets = {0}, coordinate(K);
-  for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    std::int64_t rest = rank;
-    for (std::size_t a = K; a-- > 0; rest /= example.mesh[a]) coordinate[a] = rest % example.mesh[a];
-    Numbers& from = low.emplace_back(D, 0);
-    Numbers& to = high.emplace_back(example.shape);
-    for (std::size_t d = 0; d < D; ++d)
-      for (const std::int64_t axis : example.source[d]) split(from[d], to[d], coordinate[static_cast<std::size_t>(axis)], example.mesh[static_cast<std::size_t>(axis)]);
-    std::int64_t size = 1;
-    for (std::size_t d = 0; d < D; ++d)
-      if (from[d] == to[d]) size = 0;
-    for (std::size_t d = 0; d < D && size > 0; ++d) size *= to[d] - from[d];
-    offsets.push_back(offsets.back() + size);
-  }
-  const std::uint64_t base = random.u64();
-  Tensor& data = inputs.add("src_data", Tensor(example.dtype, {offsets.back()}));
-  for (std::size_t rank = 0; rank < low.size(); ++rank)
-    if (offsets[rank] < offsets[rank + 1]) fill_shard(data.data() + offsets[rank] * size_of(example.dtype), base, example.shape, low[rank], high[rank], example.dtype);
-  inputs.add("src_offsets", tensor_of(offsets));
-  return inputs;
-}
-
 std::vector<Case> cases() {
   std::vector<Case> all;
   add_layouts(all);
@@ -311,14 +226,14 @@ std::vector<Case> cases() {
 }
 
 TensorMap random_input(Random& random) {
-  Example example;
+  Layout layout;
   const std::int64_t D = random.between(0, 4), K = random.between(1, 4), longest = random.chance(0.5) ? 5 : 9;
-  for (std::int64_t d = 0; d < D; ++d) example.shape.push_back(random.chance(0.03) ? 0 : random.between(1, longest));
-  for (std::int64_t a = 0; a < K; ++a) example.mesh.push_back(random.between(1, 4));
-  example.source = random_lists(random, D, K);
-  example.target = random_lists(random, D, K);
-  example.dtype = static_cast<Dtype>(random.below(dtype_count));
-  return redistribute_input(random, example);
+  for (std::int64_t d = 0; d < D; ++d) layout.shape.push_back(random.chance(0.03) ? 0 : random.between(1, longest));
+  for (std::int64_t a = 0; a < K; ++a) layout.mesh.push_back(random.between(1, 4));
+  layout.source = random_lists(random, D, K);
+  layout.target = random_lists(random, D, K);
+  layout.dtype = static_cast<Dtype>(random.below(dtype_count));
+  return whole_input(random, layout);
 }
 
 }  // namespace faibench::all2all_tensor_redistribute

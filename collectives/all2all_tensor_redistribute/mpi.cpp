@@ -1,6 +1,6 @@
 // Box intersections alone (box_plan.cpp): a rank has a message for those that need a part of its shard, and no other.
-// Messages: partner after partner at growing distance around the ranks, so that nobody is everybody's first; a message is packed while those before it travel, what a rank
-// keeps is copied under them, and what lies in one run on a side is sent from there, or received there, without a copy.
+// Messages: partner after partner by their shift in the mesh, so that nobody is everybody's first; a message is packed while those before it travel, what a rank keeps is copied
+// under them, and what lies in one run on a side is sent from there, or received there, without a copy.
 // Bound: max over ranks of max(bytes in, bytes out) through its link.
 // Shared shards: the receiver copies from the owner's shard to its own, n read and n written; pack, all-to-all and unpack come to four copies.
 #include <algorithm>
@@ -11,29 +11,36 @@
 
 #include "collectives/all2all_tensor_redistribute/agreement.h"
 #include "collectives/all2all_tensor_redistribute/ranks.h"
-#include "collectives/all2all_tensor_redistribute/staging.h"
 #include "communicator/communicator.h"
 
 namespace faibench::all2all_tensor_redistribute {
 namespace {
 
-constexpr std::size_t most_under_way = 16;         // partners, each way
 constexpr std::int64_t streamed_bytes = 32 << 20;  // of a target shard: below, it may still be in a cache when it is read
 
-/// What a rank sends and receives at one distance: to the rank so far behind it, from the one so far before it.
+/// The shift from one place of the mesh to another, each axis around by itself, as one number. For every shift each rank has one rank to send to and one to receive from, in the same
+/// part of the mesh if the redistribution stays in parts: so all send and receive all the time, and nobody is everybody's first.
+int shift(std::span<const std::int64_t> mesh, std::int64_t from, std::int64_t to) {
+  std::int64_t result = 0, unit = 1;
+  for (std::size_t a = mesh.size(); a-- > 0; unit *= mesh[a], from /= mesh[a], to /= mesh[a]) result += (to % mesh[a] - from % mesh[a] + mesh[a]) % mesh[a] * unit;
+  return static_cast<int>(result);
+}
+
+/// What a rank sends and receives at one shift.
 struct Step {
-  int distance = 0;
+  int shift = 0;
   const Transfer *out = nullptr, *in = nullptr;
 };
 
-std::vector<Step> steps_of(const std::vector<Transfer>& outgoing, const std::vector<Transfer>& incoming, int rank, int ranks) {
+/// In the same order on all ranks.
+std::vector<Step> steps_of(const std::vector<Transfer>& outgoing, const std::vector<Transfer>& incoming, std::span<const std::int64_t> mesh) {
   std::vector<Step> steps;
-  for (const Transfer& transfer : outgoing) steps.push_back({(transfer.to - rank + ranks) % ranks, &transfer, nullptr});
-  for (const Transfer& transfer : incoming) steps.push_back({(rank - transfer.from + ranks) % ranks, nullptr, &transfer});
-  std::ranges::stable_sort(steps, {}, &Step::distance);
+  for (const Transfer& transfer : outgoing) steps.push_back({shift(mesh, transfer.from, transfer.to), &transfer, nullptr});
+  for (const Transfer& transfer : incoming) steps.push_back({shift(mesh, transfer.from, transfer.to), nullptr, &transfer});
+  std::ranges::stable_sort(steps, {}, &Step::shift);
   std::size_t kept = 0;
   for (const Step& step : steps) {
-    if (kept > 0 && steps[kept - 1].distance == step.distance) steps[kept - 1].in = step.in;
+    if (kept > 0 && steps[kept - 1].shift == step.shift) steps[kept - 1].in = step.in;
     else steps[kept++] = step;
   }
   steps.resize(kept);
@@ -49,11 +56,11 @@ class Messages {
       if (step.in && plan.unpack(*step.in).loops > 0) bytes += rounded(step.in->count);
       if (step.out && plan.pack(*step.out).loops > 0) bytes += rounded(step.out->count);
     }
-    next_room_ = Staging::of_thread().reserve(bytes);
+    next_room_ = communicator.scratch(bytes);
   }
 
   void start(const Step& step) {
-    if (under_way_.size() == most_under_way) finish_first();
+    if (under_way_.size() == static_cast<std::size_t>(most_under_way)) finish_first();
     UnderWay& now = under_way_.emplace_back();
     std::optional<Incoming> incoming;
     std::optional<Outgoing> outgoing;
@@ -108,7 +115,8 @@ class Messages {
 
 /// `pulls`: ranks of one node copy straight from each other's shards.
 void move(Communicator& communicator, const Shard& shard, const Redistribution& plan, bool pulls) {
-  const int rank = communicator.rank(), ranks = communicator.size();
+  const int rank = communicator.rank();
+  const auto mesh = shard.numbers("mesh");
   std::vector<Transfer> incoming = plan.incoming(rank, communicator.nodes()), outgoing = plan.outgoing(rank, communicator.nodes()), near;
   std::optional<Transfer> own;
   const auto is_near = [&](int peer) { return pulls && communicator.nodes().same_node(peer, rank); };
@@ -119,11 +127,11 @@ void move(Communicator& communicator, const Shard& shard, const Redistribution& 
   });
   std::erase_if(outgoing, [&](const Transfer& transfer) { return is_near(transfer.to); });
 
-  const std::vector<Step> steps = steps_of(outgoing, incoming, rank, ranks);
+  const std::vector<Step> steps = steps_of(outgoing, incoming, mesh);
   Messages messages(communicator, shard, plan, steps);
   for (const Step& step : steps) messages.start(step);
   const Store store = plan.target().size(rank) * shard.element >= streamed_bytes ? Store::streamed : Store::cached;
-  std::ranges::sort(near, {}, [&](const Transfer& transfer) { return (transfer.from - rank + ranks) % ranks; });  // the next rank first: not everybody reads the same one
+  std::ranges::sort(near, {}, [&](const Transfer& transfer) { return shift(mesh, transfer.from, rank); });  // not everybody reads the same one first
   for (const Transfer& transfer : near) copy_strided(plan.direct(transfer), communicator.peer_address(transfer.from, shard.source), shard.target, shard.element, store);
   if (own) copy_strided(plan.direct(*own), shard.source, shard.target, shard.element, store);
   if (store == Store::streamed) flush_streams();

@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "collectives/all2all_tensor_redistribute/agreement.h"
-#include "collectives/all2all_tensor_redistribute/staging.h"
 #include "communicator/communicator.h"
 
 namespace faibench::all2all_tensor_redistribute {
@@ -33,7 +32,7 @@ Rejected run_peer_mpi(MultiRank::Call& call) {
     receive_offsets[static_cast<std::size_t>(transfer.from)] = received;
     received += transfer.count;
   }
-  std::byte* const packed = Staging::of_thread().reserve((sent + received) * shard.element);
+  std::byte* const packed = communicator.scratch((sent + received) * shard.element);
   std::byte* const arrived = packed + sent * shard.element;
   for (const Transfer& transfer : outgoing)
     copy_strided(plan.pack(transfer), shard.source, packed + send_offsets[static_cast<std::size_t>(transfer.to)] * shard.element, shard.element, Store::cached);

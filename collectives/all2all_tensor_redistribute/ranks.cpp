@@ -60,16 +60,6 @@ Layout workload(int ranks, std::int64_t scale) {
   return {{edge - odd, edge + odd}, {P}, {{0}, {}}, {{}, {0}}, Dtype::f32};
 }
 
-TensorMap shard(const TensorMap& whole, int rank, int) {
-  TensorMap inputs;
-  for (const char* name : {"shape", "mesh", "src_axes", "src_axes_offsets", "dst_axes", "dst_axes_offsets"}) inputs.add(name, whole.at(name).clone());
-  const auto offsets = whole.at("src_offsets").flat<std::int64_t>();
-  const TensorRef& data = whole.at("src_data").ref();
-  const std::int64_t first = offsets[static_cast<std::size_t>(rank)], past = offsets[static_cast<std::size_t>(rank) + 1];
-  inputs.add("src_data", Tensor::copy_of(TensorRef{data.dtype, {past - first}, data.data + first * size_of(data.dtype)}));
-  return inputs;
-}
-
 }  // namespace
 
 MultiRank multi_rank() {
@@ -81,15 +71,15 @@ MultiRank multi_rank() {
                    {"peer:mpi", run_peer_mpi, "pack, MPI_Alltoallv, unpack"},
                    {"nccl", run_mpi, "the messages of mpi over NCCL", false, true}};
   form.workloads = {
-      {"smoke", "the standard one with its large extents divided by 64", [](Random& random, int ranks) { return whole_input(random, workload(ranks, 64)); }},
+      {"smoke", "the standard one with its large extents divided by 64", [](Random& random, int ranks) { return described_input(random, workload(ranks, 64)); }},
       {"standard",
        "2 ranks: mesh [2], [8192, 8192] f32 [[0], []] -> [[], [0]]; 4: mesh [2, 2], [[0, 1], []] -> [[0], [1]]; 8: mesh [2, 4], [8, 4096, 32, 128] bf16 [[0], [1], [], []] -> [[0], [], [1], []]; "
        "16 and more eights: mesh [P/8, 8], the same; 6: mesh [2, 3], [7, 4097, 31, 128], the same; others: mesh [P], [8191, 8193]",
-       [](Random& random, int ranks) { return whole_input(random, workload(ranks, 1)); }},
+       [](Random& random, int ranks) { return described_input(random, workload(ranks, 1)); }},
   };
   form.cases = rank_cases();
   form.scaling = rank_scaling();
-  form.shard = shard;
+  form.shard = shard_of;
   form.gate = check_all_ranks;
   form.wire_floor = wire_floor;
   return form;

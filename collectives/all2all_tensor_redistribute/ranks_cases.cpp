@@ -17,7 +17,7 @@ std::vector<std::int64_t> two_axes(int ranks) {
 
 template <class LayoutOf>
 RankCase fixed(std::string name, std::string note, LayoutOf layout_of) {
-  return {std::move(name), std::move(note), [layout_of](Random& random, int ranks) { return whole_input(random, layout_of(ranks)); }};
+  return {std::move(name), std::move(note), [layout_of](Random& random, int ranks) { return described_input(random, layout_of(ranks)); }};
 }
 
 /// Row shards to column shards over one axis, the shape's extents anything.

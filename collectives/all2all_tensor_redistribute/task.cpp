@@ -2,6 +2,7 @@
 #include "task/task.h"
 
 #include "collectives/all2all_tensor_redistribute/all2all_tensor_redistribute.h"
+#include "collectives/all2all_tensor_redistribute/counters.h"
 #include "collectives/all2all_tensor_redistribute/one_process.h"
 
 namespace faibench {
@@ -19,8 +20,8 @@ Kernel for_every_dtype(FunctionOf function) {
   return Kernel(std::move(overloads));
 }
 
-Workload workload(std::string name, std::string description, Example example, double seconds) {
-  return {std::move(name), std::move(description), {[example](Random& random) { return redistribute_input(random, example); }}, seconds};
+Workload workload(std::string name, std::string description, Layout layout, double seconds) {
+  return {std::move(name), std::move(description), {[layout](Random& random) { return whole_input(random, layout); }}, seconds};
 }
 
 Floor floor_of(const TensorRefMap& inputs) {

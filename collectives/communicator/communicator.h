@@ -109,11 +109,19 @@ class Communicator {
   /// Copies `bytes` bytes at address `theirs` of `rank`, a rank of this node, to `here`. Not collective.
   virtual void read_peer(int rank, const void* theirs, void* here, std::int64_t bytes);
 
+  /// Room of this rank alone for what a call packs or receives on the way: grows to the most that was asked for and stays with the group, as fresh pages cost more than the copies into them.
+  /// Not initialised; good until the next call of scratch(). Not collective.
+  [[nodiscard]] std::byte* scratch(std::int64_t bytes);
+
   /// Typed conveniences.
   template <class T>
   void all_reduce(View<const T, 1> in, View<T, 1> out, Reduce op) { all_reduce(in.data(), out.data(), in.size(), dtype_of<T>, op); }
   template <class T>
   void broadcast(View<T, 1> data, int root) { broadcast(data.data(), data.size(), dtype_of<T>, root); }
+
+ private:
+  std::unique_ptr<std::byte[]> scratch_;
+  std::int64_t scratch_bytes_ = 0;
 };
 
 }  // namespace faibench

@@ -1,21 +1,25 @@
-// The one-process form: cases, random cases, case files, threads, targets past the caches, and a gate that lets nothing wrong through.
+// The one-process form: cases, random cases, case files, threads, targets past the caches, and a gate that lets nothing wrong through. And what of the multi-rank form needs no ranks.
 #include <gtest/gtest.h>
 #include <omp.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/all2all_tensor_redistribute/one_process.h"
+#include "collectives/all2all_tensor_redistribute/counters.h"
+#include "collectives/all2all_tensor_redistribute/ranks.h"
 #include "kernels/task_harness.h"
+#include "schedule/traffic.h"
 
 namespace faibench {
 namespace {
 
 using namespace testing_support;
-using faibench::all2all_tensor_redistribute::Example;
-using faibench::all2all_tensor_redistribute::redistribute_input;
+using faibench::all2all_tensor_redistribute::described_input;
+using faibench::all2all_tensor_redistribute::Layout;
+using faibench::all2all_tensor_redistribute::whole_input;
 
 const Task& task() { return *find_task("all2all_tensor_redistribute"); }
+const MultiRank& multi_rank() { return *task().multi_rank; }
 
 class EveryVariant : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(all2all_tensor_redistribute, EveryVariant, testing::Values("reference", "baseline", "cpu"), [](const auto& i) { return std::string(i.param); });
@@ -24,16 +28,16 @@ TEST_P(EveryVariant, holds_on_all_cases) { check_all_cases(task(), GetParam()); 
 TEST_P(EveryVariant, holds_on_random_cases) { check_random_cases(task(), GetParam(), 200); }
 TEST_P(EveryVariant, holds_on_case_files) { check_case_files(task(), GetParam()); }
 
-TensorMap input_of(const Example& example, std::uint64_t seed = 1) {
+TensorMap input_of(const Layout& layout, std::uint64_t seed = 1) {
   Random random(seed);
-  return redistribute_input(random, example);
+  return whole_input(random, layout);
 }
 TensorMap out_of(const TensorMap& inputs, std::string_view variant = "cpu") { return run_kernel(task().contract, variant_of(task(), variant).kernel, refs(inputs)); }
 
 /// The place in the global tensor of every element of dst_data, told from its bytes.
-std::vector<std::int64_t> moved(const Example& example, std::string_view variant) {
-  const TensorMap inputs = input_of(example);
-  const TensorMap order = input_of({example.shape, {1}, std::vector<std::vector<std::int64_t>>(example.shape.size()), std::vector<std::vector<std::int64_t>>(example.shape.size()), example.dtype});
+std::vector<std::int64_t> moved(const Layout& layout, std::string_view variant) {
+  const TensorMap inputs = input_of(layout);
+  const TensorMap order = input_of({layout.shape, {1}, std::vector<std::vector<std::int64_t>>(layout.shape.size()), std::vector<std::vector<std::int64_t>>(layout.shape.size()), layout.dtype});
   const auto pattern = order.at("src_data").flat<std::uint32_t>();
   const TensorMap outputs = out_of(inputs, variant);
   std::vector<std::int64_t> places;
@@ -41,14 +45,14 @@ std::vector<std::int64_t> moved(const Example& example, std::string_view variant
   return places;
 }
 
-struct Layout {
+struct Placed {
   const char* name;
-  Example example;
+  Layout layout;
   std::vector<std::int64_t> places;    ///< of each target element in the global tensor, by hand
   std::vector<std::int64_t> offsets;
 };
-void PrintTo(const Layout& layout, std::ostream* os) { *os << layout.name; }
-const Layout layouts[] = {
+void PrintTo(const Placed& placed, std::ostream* os) { *os << placed.name; }
+const Placed placed[] = {
     {"six_over_four_leaves_the_last_rank_empty", {{6}, {4}, {{}}, {{0}}, Dtype::u32}, {0, 1, 2, 3, 4, 5}, {0, 2, 4, 6, 6}},
     {"two_over_two_then_four_is_nested", {{2}, {2, 4}, {{}}, {{0, 1}}, Dtype::u32}, {0, 1}, {0, 1, 1, 1, 1, 2, 2, 2, 2}},
     {"two_over_four_then_two_is_nested", {{2}, {2, 4}, {{}}, {{1, 0}}, Dtype::u32}, {0, 1}, {0, 1, 2, 2, 2, 2, 2, 2, 2}},
@@ -56,13 +60,13 @@ const Layout layouts[] = {
     {"rows_become_columns", {{2, 4}, {2}, {{0}, {}}, {{}, {0}}, Dtype::u32}, {0, 1, 4, 5, 2, 3, 6, 7}, {0, 4, 8}},
     {"an_axis_in_no_list_replicates", {{2}, {2, 2}, {{1}}, {{0}}, Dtype::u32}, {0, 0, 1, 1}, {0, 1, 2, 3, 4}},
 };
-class ByHand : public testing::TestWithParam<Layout> {};
-INSTANTIATE_TEST_SUITE_P(all2all_tensor_redistribute, ByHand, testing::ValuesIn(layouts), [](const auto& i) { return std::string(i.param.name); });
+class ByHand : public testing::TestWithParam<Placed> {};
+INSTANTIATE_TEST_SUITE_P(all2all_tensor_redistribute, ByHand, testing::ValuesIn(placed), [](const auto& i) { return std::string(i.param.name); });
 
 TEST_P(ByHand, every_variant_moves_each_element_to_its_place) {
   for (const char* variant : {"reference", "baseline", "cpu"}) {
-    EXPECT_EQ(moved(GetParam().example, variant), GetParam().places) << variant;
-    const TensorMap outputs = out_of(input_of(GetParam().example), variant);
+    EXPECT_EQ(moved(GetParam().layout, variant), GetParam().places) << variant;
+    const TensorMap outputs = out_of(input_of(GetParam().layout), variant);
     const auto offsets = outputs.at("dst_offsets").flat<std::int64_t>();
     EXPECT_EQ(std::vector<std::int64_t>(offsets.begin(), offsets.end()), GetParam().offsets) << variant;
   }
@@ -84,8 +88,8 @@ TEST(All2allTensorRedistribute, is_right_on_any_number_of_threads) {
 
 // 40 MiB of target: stored past the caches, in long runs, short ones, and from places that are no multiple of a line.
 TEST(All2allTensorRedistribute, targets_past_the_caches_are_right) {
-  for (const Example& example : {Example{{1024, 641}, {4, 2}, {{0}, {1}}, {{}, {}}, Dtype::f64}, Example{{1024, 641}, {2, 16}, {{0}, {}}, {{}, {0}}, Dtype::f32}, Example{{641, 1021}, {3, 8}, {{}, {0}}, {{0}, {}}, Dtype::i64}})
-    check_inputs(task(), variant_of(task(), "cpu"), input_of(example));
+  for (const Layout& layout : {Layout{{1024, 641}, {4, 2}, {{0}, {1}}, {{}, {}}, Dtype::f64}, Layout{{1024, 641}, {2, 16}, {{0}, {}}, {{}, {0}}, Dtype::f32}, Layout{{641, 1021}, {3, 8}, {{}, {0}}, {{0}, {}}, Dtype::i64}})
+    check_inputs(task(), variant_of(task(), "cpu"), input_of(layout));
 }
 
 // Elements that start anywhere in a line; nothing before or after the target is touched.
@@ -161,6 +165,83 @@ TEST(All2allTensorRedistribute, the_gate_lets_no_wrong_answer_through) {
 TEST(All2allTensorRedistribute, the_floor_is_each_target_element_read_and_written_once) {
   EXPECT_DOUBLE_EQ(task().floor(refs(input_of({{8, 6}, {2, 3}, {{0}, {1}}, {{1}, {}}}))).bytes, 2.0 * 4 * 8 * 6 * 2);  // axis 0 replicates
   EXPECT_DOUBLE_EQ(task().floor(refs(input_of({{0, 6}, {2, 3}, {{0}, {1}}, {{1}, {}}}))).bytes, 0.0);
+}
+
+TEST(MultiRankInput, every_rank_makes_its_own_part_of_the_one_tensor) {
+  for (const Dtype dtype : {Dtype::bool_, Dtype::u8, Dtype::bf16, Dtype::f32, Dtype::u64}) {
+    const Layout layout{{5, 3, 7}, {3, 2}, {{0}, {}, {1}}, {{1}, {}, {0}}, dtype};
+    Random first(3), second(3), third(4);
+    const TensorMap described = described_input(first, layout), whole = whole_input(second, layout), other = described_input(third, layout);
+    const auto offsets = whole.at("src_offsets").flat<std::int64_t>();
+    for (int rank = 0; rank < 6; ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      const TensorMap shard = multi_rank().shard(described, rank, 6);
+      const TensorRef& data = shard.at("src_data").ref();
+      ASSERT_EQ(data.size(), offsets[r + 1] - offsets[r]);
+      if (data.size() == 0) continue;
+      EXPECT_EQ(std::memcmp(data.data, whole.at("src_data").data() + offsets[r] * size_of(dtype), static_cast<std::size_t>(data.bytes())), 0) << name_of(dtype) << ", rank " << rank;
+      EXPECT_NE(std::memcmp(data.data, multi_rank().shard(other, rank, 6).at("src_data").data(), static_cast<std::size_t>(data.bytes())), 0) << name_of(dtype) << ": the same from another start";
+    }
+  }
+}
+
+TEST(MultiRankGate, refuses_a_misplaced_byte_a_short_shard_and_a_missing_one) {
+  Random random(7);
+  const TensorMap described = described_input(random, {{5, 3000}, {3}, {{0}, {}}, {{}, {0}}, Dtype::bf16});
+  std::vector<TensorMap> outputs(3);
+  for (int q = 0; q < 3; ++q) {
+    const auto out = outputs[static_cast<std::size_t>(q)].add("dst_data", Tensor(Dtype::bf16, {5000})).flat<bf16>();
+    for (int row = 0; row < 5; ++row) {
+      const TensorMap shard = multi_rank().shard(described, row / 2, 3);
+      std::ranges::copy(shard.at("src_data").flat<bf16>().subspan(static_cast<std::size_t>(row % 2 * 3000 + 1000 * q), 1000), out.begin() + 1000 * row);
+    }
+  }
+  EXPECT_FALSE(multi_rank().gate(refs(described), outputs));
+  for (const std::int64_t at : {0, 999, 2047, 9999}) {
+    outputs[2].at("dst_data").data()[at] ^= std::byte{0x80};
+    const GateResult bad = multi_rank().gate(refs(described), outputs);
+    ASSERT_TRUE(bad) << at;
+    EXPECT_EQ(bad->index, Shape{at / 2}) << to_string(*bad);
+    outputs[2].at("dst_data").data()[at] ^= std::byte{0x80};
+  }
+  EXPECT_FALSE(multi_rank().gate(refs(described), outputs));
+  std::swap(outputs[0], outputs[1]);
+  EXPECT_TRUE(multi_rank().gate(refs(described), outputs));
+  std::swap(outputs[0], outputs[1]);
+  outputs[1].at("dst_data") = Tensor(Dtype::bf16, {4999});
+  EXPECT_TRUE(multi_rank().gate(refs(described), outputs));
+  outputs[1] = TensorMap();
+  EXPECT_TRUE(multi_rank().gate(refs(described), outputs));
+}
+
+TEST(MultiRankStudy, has_a_sound_schedule_for_more_ranks_than_run_here) {
+  for (const int ranks : {200, 1024, 65536})
+    for (const std::int64_t S : {4, 1000, 1 << 20}) {
+      const auto schedule = multi_rank().scaling->schedule(S, NodeMap::regular(ranks, 8));
+      const int sampled[] = {0, 17, ranks / 3, ranks - 1};
+      EXPECT_EQ(fault_in(*schedule, sampled).value_or(""), "") << ranks << " ranks, " << S << " bytes";
+    }
+}
+
+// A bound that exceeds what a schedule reaches is none.
+TEST(MultiRankStudy, bounds_no_more_than_its_own_schedule_takes) {
+  const CostModel models[] = {{{1e-6, 5e-6}, {1e-10, 8e-11}}, {{2e-7, 5e-5}, {1e-10, 8e-9}}, {{1e-6, 1e-6}, {1e-9, 1e-9}}, {{0, 1e-3}, {1e-12, 1e-12}}, {{1e-6, 1e-6}, {0, 1e-9}}};
+  for (const int ranks : {2, 3, 4, 6, 8, 64, 1024})
+    for (const int on_node : {1, 2, 3, 4, 8, 1024}) {
+      const NodeMap nodes = NodeMap::regular(ranks, on_node);
+      std::vector<int> walked;  // some stand for all: a sum over fewer ranks is no longer
+      for (int rank = 0; rank < ranks; rank += ranks > 64 ? 93 : 1) walked.push_back(rank);
+      walked.push_back(ranks - 1);
+      for (const std::int64_t S : multi_rank().scaling->sizes) {
+        const auto schedule = multi_rank().scaling->schedule(S, nodes);
+        const LowerBound bound = multi_rank().scaling->bound(S, ranks);
+        for (const CostModel& model : models) {
+          const double least = bound_seconds(bound, nodes, model), taken = predicted_seconds(*schedule, nodes, model, walked);
+          EXPECT_LE(least, taken * (1 + 1e-12)) << ranks << " ranks, " << on_node << " on a node, " << S << " bytes";
+          EXPECT_GT(least, 0);
+        }
+      }
+    }
 }
 
 }  // namespace
