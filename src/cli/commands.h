@@ -10,6 +10,7 @@ void add_run(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
 void add_scale(CLI::App& app, int& exit_code);
+void add_launch(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 
 }  // namespace faibench

@@ -67,6 +67,7 @@ int run_program(int argc, char** argv) {
   add_check(app, exit_code);
   add_report(app, exit_code);
   add_scale(app, exit_code);
+  add_launch(app, exit_code);
   add_doctor(app, exit_code);
   try {
     check_subcommand(app, argc, argv);

@@ -1,0 +1,22 @@
+// What mpirun, srun and the ranks themselves say on stderr about a rank that died or hangs.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace faibench {
+
+struct Casualty {
+  int rank = -1;             ///< -1: not told
+  std::string host, how;     ///< "died of signal 9 (Killed)"
+};
+
+/// The casualty that a line tells of, if any.
+std::optional<Casualty> casualty_in(std::string_view line);
+/// "rank 1 on node7 died of signal 9 (Killed)"
+std::string describe(const Casualty& casualty);
+
+/// How a rank's watchdog begins the line by which it gives up; see casualty_in().
+inline constexpr std::string_view stuck_words = "stuck: ";
+
+}  // namespace faibench
