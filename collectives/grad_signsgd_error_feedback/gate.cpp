@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "collectives/grad_signsgd_error_feedback/grad_signsgd_error_feedback.h"
@@ -39,7 +40,7 @@ GateResult check_sign_block(const std::vector<float>& c, std::span<const std::ui
 
 }  // namespace
 
-GateResult check_own(const TensorRef& grad_ref, const TensorRef& error_ref, const TensorRefMap& outputs) {
+GateResult check_step_of(const TensorRef& grad_ref, const TensorRef& error_ref, const TensorRefMap& outputs, double& contraction) {
   for (const char* name : {"format", "payload", "update", "new_error", "new_state"})
     if (!outputs.find(name)) return whole(name, "output is missing");
   const auto grad = grad_ref.flat<const float>(), error = error_ref.flat<const float>();
@@ -59,11 +60,17 @@ GateResult check_own(const TensorRef& grad_ref, const TensorRef& error_ref, cons
     before += static_cast<double>(c[i]) * c[i];
     after += e * e;
   }
-  if (!(std::sqrt(after) <= (1 + 1e-6) * std::sqrt(before)))
-    return whole("new_error", "its norm " + std::to_string(std::sqrt(after)) + " exceeds that of grad + error, " + std::to_string(std::sqrt(before)));
+  contraction = before > 0 ? std::sqrt(after) / std::sqrt(before) : after > 0 ? std::numeric_limits<double>::infinity() : 0;
   const auto payload = outputs.at("payload").flat<const std::uint8_t>();
   if (payload.size() > 4 * grad.size() + 64) return whole("payload", "is longer than 4n + 64 bytes");
   if (format == sign_block::format) return check_sign_block(c, payload, update);
+  return std::nullopt;
+}
+
+GateResult check_own(const TensorRef& grad, const TensorRef& error, const TensorRefMap& outputs) {
+  double contraction = 0;
+  if (auto bad = check_step_of(grad, error, outputs, contraction)) return bad;
+  if (!(contraction <= most_contraction)) return whole("new_error", "its norm is " + std::to_string(contraction) + " times that of grad + error: it must not be larger");
   return std::nullopt;
 }
 

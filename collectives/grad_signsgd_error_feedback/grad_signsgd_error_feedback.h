@@ -73,7 +73,11 @@ Rejected check_peers(Bytes peers, Offsets peer_offsets, std::int64_t n);
 /// All of them in order.
 Rejected check_data(Floats grad, Floats error, Bytes peers, Offsets peer_offsets);
 
-/// Of one rank: |new_error - (c - update)| within rounding, norm of new_error at most that of c, and format 1 exactly of its form and decoded to `update`.
+/// Of one rank: |new_error - (c - update)| within rounding, and format 1 exactly of its form and decoded to `update`. `contraction`: norm of new_error / norm of c.
+GateResult check_step_of(const TensorRef& grad, const TensorRef& error, const TensorRefMap& outputs, double& contraction);
+/// The largest that it may be.
+inline constexpr double most_contraction = 1 + 1e-6;
+/// Both.
 GateResult check_own(const TensorRef& grad, const TensorRef& error, const TensorRefMap& outputs);
 /// The mean of all updates in ascending rank, exact.
 GateResult check_average(const TensorRefMap& inputs, const TensorRefMap& outputs);

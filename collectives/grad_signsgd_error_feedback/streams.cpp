@@ -99,7 +99,9 @@ class Run {
     add(inputs, "peer_offsets", Dtype::i64, {1}, &no_peers);
     if (!calls_.send(inputs, sent)) return end();
     const std::string where = " at step " + std::to_string(step);
-    if (auto bad = check_own(inputs.at("grad"), inputs.at("error"), sent)) return found(std::move(*bad), where);
+    double contraction = 0;
+    if (auto bad = check_step_of(inputs.at("grad"), inputs.at("error"), sent, contraction)) return found(std::move(*bad), where);
+    contraction_ = std::max(contraction_, contraction);
     const auto format = sent.at("format").scalar<std::int32_t>();
     if (format_ == 0) format_ = format;
     if (format != format_) return found(broken("format changed from " + std::to_string(format_) + " to " + std::to_string(format)), where);
@@ -129,11 +131,12 @@ class Run {
     largest_gradient_ = std::max(largest_gradient_, norm(grad));
     const double error = norm(sender.error);
     if (largest_gradient_ > 0) largest_error_ = std::max(largest_error_, error / largest_gradient_);
-    return to_the_end_ || largest_error_ <= most_error;
+    return to_the_end_ || (contraction_ <= most_contraction && largest_error_ <= most_error);
   }
   /// What holds of any stream, at its end.
   void add_bounds(std::vector<Bound>& bounds) const {
     const double mean = bytes_ / static_cast<double>(std::max<std::int64_t>(payloads_, 1));
+    bounds.push_back({"norm of new_error, in those of grad + error (contraction)", contraction_, most_contraction, true});
     bounds.push_back({"norm of the error, in largest gradients", largest_error_, most_error, true});
     bounds.push_back({"longest payload, in bytes (more is a burst)", longest_, 2 * mean + 64, true});
   }
@@ -161,7 +164,7 @@ class Run {
   std::vector<float> update_;
   bool to_the_end_;
   std::int32_t format_ = 0;
-  double bytes_ = 0, longest_ = 0, largest_gradient_ = 0, largest_error_ = 0;
+  double bytes_ = 0, longest_ = 0, largest_gradient_ = 0, largest_error_ = 0, contraction_ = 0;
   std::int64_t payloads_ = 0;
   GateResult mismatch_;
   bool ended_ = false;

@@ -19,13 +19,13 @@ struct Bound {
 struct Measured {
   GateResult mismatch;        ///< the rule of a single step that was broken; the stream ends there
   bool ended = false;         ///< a call failed
-  std::vector<Bound> bounds;  ///< of a stream that came to its end, those over many steps; always: error norm and longest payload so far
+  std::vector<Bound> bounds;  ///< of a stream that came to its end, those over many steps; always: contraction, error norm and longest payload so far
   double ratio = 0;           ///< 4n bytes a step / payload bytes
   std::int64_t steps = 0;     ///< payloads
 };
 
 /// Stream 'O' or 'C' of a workload: "standard" (both), "smoke" (few steps, not judged over many), "gpu" (O alone). No steps where the workload has no such stream.
-/// An error that outgrows its bound ends the stream too, unless `to_the_end`.
+/// An error that outgrows its bound, or grows in a step, ends the stream too, unless `to_the_end`.
 Measured measure_stream(char which, const std::string& workload, std::uint64_t seed, Stream::Calls& calls, bool to_the_end);
 
 }  // namespace faibench::grad_signsgd_error_feedback
