@@ -14,6 +14,7 @@
 #include "judge/job.h"
 #include "judge/noise_probe.h"
 #include "judge/stream.h"
+#include "judge/stream_isolation.h"
 #include "judge/submission_kernel.h"
 #include "task/task.h"
 
@@ -48,8 +49,10 @@ struct Session {
     }
     if (variant.starts_with(library_prefix)) {
       confine_submission();
+      if (task->stream) forbid_channels();
       kernel = load_submission(variant.substr(library_prefix.size()), receiver ? "faibench_decode" : "faibench_run");
       if (receiver && !kernel) kernel = task->stream->decoder;
+      if (receiver) forbid_everything_but_memory();
       return;
     }
     const Variant* found = task->find_variant(variant);
