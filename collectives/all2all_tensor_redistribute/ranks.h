@@ -11,7 +11,7 @@ namespace faibench::all2all_tensor_redistribute {
 Rejected run_mpi_registered(MultiRank::Call& call);
 
 /// Partners, each way, whose messages `mpi` has under way at once.
-inline constexpr int most_under_way = 16;
+inline constexpr int most_under_way = 8;
 
 /// What a call on all ranks is about, without the data: shape, mesh, axes, an empty src_data that tells the type, and `start`, from which every element follows (counters.h). The number of
 /// ranks is the mesh's product.

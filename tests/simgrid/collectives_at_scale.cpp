@@ -47,6 +47,19 @@ void poison(TensorMap& outputs) {
     for (std::byte& byte : std::span(static_cast<std::byte*>(tensor.data()), static_cast<std::size_t>(tensor.bytes()))) byte = std::byte{0xA5};
 }
 
+/// Outputs whose length the call itself tells, to that length.
+void cut(const Contract& contract, const TensorRefMap& inputs, const Dims& lengths, TensorMap& outputs) {
+  Dims dims;
+  (void)contract.check_general(inputs, dims);
+  for (const auto& form : contract.output_shapes(inputs, dims)) {
+    const auto length = form.length.empty() ? std::nullopt : lengths.find(form.length);
+    if (!length) continue;
+    TensorRef shorter = outputs.at(form.name).ref();
+    shorter.shape[0] = std::clamp<std::int64_t>(*length, 0, shorter.shape[0]);
+    outputs.at(form.name) = Tensor::copy_of(shorter);
+  }
+}
+
 void call(const Task& task, const MultiRank::RankVariant& variant, Communicator& communicator) {
   const auto rank = static_cast<std::size_t>(communicator.rank());
   const TensorMap shard = task.multi_rank->shard(shared.whole, communicator.rank(), communicator.size());
@@ -64,6 +77,7 @@ void call(const Task& task, const MultiRank::RankVariant& variant, Communicator&
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   shared.seconds[rank] = MPI_Wtime() - start;
+  cut(task.multi_rank->contract, inputs, call.arguments.lengths, outputs);
   shared.outputs[rank] = std::move(outputs);
   communicator.barrier();
 }
