@@ -56,17 +56,23 @@ class SparseAllToAll : public Schedule {
     }
     std::ranges::stable_sort(messages->sends, {}, &Far::distance);
     std::ranges::stable_sort(messages->receives, {}, &Far::distance);
-    if (known_.size() >= most_known) known_.clear();
+    const std::size_t more = messages->sends.size() + messages->receives.size() + 1;
+    if (known_messages_ + more > most_known_messages) {
+      known_.clear();
+      known_messages_ = 0;
+    }
+    known_messages_ += more;
     return known_[rank] = messages;
   }
 
-  static constexpr std::size_t most_known = 256;
+  static constexpr std::size_t most_known_messages = std::size_t{1} << 21;  // 150 MB: all of 1,024 ranks that talk to all
   int ranks_;
   PairsOf pairs_;
   std::vector<std::array<std::int64_t, 2>> room_;
   int window_;
   mutable std::mutex mutex_;
   mutable std::map<int, std::shared_ptr<const Messages>> known_;
+  mutable std::size_t known_messages_ = 0;
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include "schedule/traffic.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <numeric>
-
 
 namespace faibench {
 namespace {
@@ -22,23 +22,90 @@ std::string text(const Region& region) {
   return std::string(names[static_cast<std::size_t>(region.buffer)]) + "[" + std::to_string(region.offset) + ", +" + std::to_string(region.count) + ")";
 }
 
+/// What two ranks exchange in a round, in order, as one of them sees it.
+struct Exchanged {
+  int index = 0;
+  bool sending = false;
+  std::vector<Message> messages;
+};
+
+/// Order in which a message between two ranks matches: calls use(message, n), n the messages before it of this round to the same peer.
+template <class Use>
+void for_matched(const std::vector<Message>& messages, Use use) {
+  std::vector<std::pair<int, std::size_t>> order;
+  for (std::size_t i = 0; i < messages.size(); ++i) order.emplace_back(messages[i].peer, i);
+  std::ranges::sort(order);
+  std::uint64_t n = 0;
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    n = k > 0 && order[k].first == order[k - 1].first ? n + 1 : 0;
+    use(messages[order[k].second], n);
+  }
+}
+
+/// Sum of a hash of every message as sent, less the sum as received: zero where all match, and otherwise only by a chance of 2^-64. Needs no memory and no other rank's side.
+class Fingerprint {
+ public:
+  void add(int rank, int index, const Round& round) {
+    for_matched(round.sends, [&](const Message& m, std::uint64_t n) { sum_ += hash(index, rank, m.peer, n, m.here, m.there); });
+    for_matched(round.receives, [&](const Message& m, std::uint64_t n) { sum_ -= hash(index, m.peer, rank, n, m.there, m.here); });
+  }
+  [[nodiscard]] bool zero() const { return sum_ == 0; }
+
+ private:
+  static std::uint64_t hash(int index, int from, int to, std::uint64_t n, const Region& out, const Region& in) {
+    std::uint64_t h = 0;
+    for (const std::uint64_t word : {static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(from), static_cast<std::uint64_t>(to), n, static_cast<std::uint64_t>(out.buffer), static_cast<std::uint64_t>(out.offset),
+                                     static_cast<std::uint64_t>(out.count), static_cast<std::uint64_t>(in.buffer), static_cast<std::uint64_t>(in.offset), static_cast<std::uint64_t>(in.count)}) {
+      h += word + 0x9e3779b97f4a7c15;  // SplitMix64
+      h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9;
+      h = (h ^ (h >> 27)) * 0x94d049bb133111eb;
+      h ^= h >> 31;
+    }
+    return h;
+  }
+  std::uint64_t sum_ = 0;
+};
+
 /// Checks one rank against itself and against those it exchanges messages with.
 class Checker {
  public:
   explicit Checker(const Schedule& schedule) : schedule_(schedule) {}
 
-  std::optional<std::string> fault_at(int rank) const {
+  /// What one rank's part is by itself; `use(index, round)` is shown every round.
+  template <class Use>
+  std::optional<std::string> own_fault(int rank, Use use) const {
     for (int index = 0; index < schedule_.rounds(); ++index) {
       const Round round = schedule_.round(rank, index);
-      const auto at = [&](const std::string& what) { return "rank " + std::to_string(rank) + ", round " + std::to_string(index) + ": " + what; };
-      for (const bool sending : {true, false}) {
-        const std::vector<Message>& messages = sending ? round.sends : round.receives;
-        if (auto fault = messages_fault(rank, messages, sending)) return at(*fault);
-        if (auto fault = other_side_fault(rank, index, messages, sending)) return at(*fault);
-      }
+      const auto at = [&](const std::string& what) { return place(rank, index) + what; };
+      for (const bool sending : {true, false})
+        if (auto fault = messages_fault(rank, sending ? round.sends : round.receives, sending)) return at(*fault);
       if (auto fault = overlap(round)) return at(*fault);
       for (const Sum& sum : round.sums)
         if (auto fault = sum_fault(rank, sum)) return at(*fault);
+      use(index, round);
+    }
+    return std::nullopt;
+  }
+
+  /// One rank by itself, and against `most_partners` of its partners, evenly spaced: a partner at a time, because a schedule may keep what it worked out for a rank.
+  std::optional<std::string> fault_at(int rank, std::size_t most_partners) const {
+    std::map<int, std::vector<Exchanged>> partners;
+    const auto note = [&](int index, const Round& round) {
+      for (const bool sending : {true, false}) {
+        for (const Message& m : sending ? round.sends : round.receives) {
+          auto& with = partners[m.peer];
+          if (with.empty() || with.back().index != index || with.back().sending != sending) with.push_back({index, sending, {}});
+          with.back().messages.push_back(m);
+        }
+      }
+    };
+    if (auto fault = own_fault(rank, note)) return fault;
+    const std::size_t every = (partners.size() + most_partners - 1) / std::max<std::size_t>(1, most_partners);
+    std::size_t turn = 0;
+    for (const auto& [peer, exchanged] : partners) {
+      if (turn++ % std::max<std::size_t>(1, every) != 0) continue;
+      for (const Exchanged& e : exchanged)
+        if (auto fault = other_side_fault(rank, peer, e)) return place(rank, e.index) + *fault;
     }
     return std::nullopt;
   }
@@ -60,21 +127,20 @@ class Checker {
     return std::nullopt;
   }
 
+  static std::string place(int rank, int index) { return "rank " + std::to_string(rank) + ", round " + std::to_string(index) + ": "; }
+
   /// Messages between two ranks match in order: the n-th of this rank to a peer is the n-th that the peer has from it.
-  std::optional<std::string> other_side_fault(int rank, int index, const std::vector<Message>& messages, bool sending) const {
-    std::map<int, std::vector<const Message*>> of_peer;
-    for (const Message& m : messages) of_peer[m.peer].push_back(&m);
-    for (const auto& [peer, ours] : of_peer) {
-      const Round there = schedule_.round(peer, index);
-      std::vector<const Message*> theirs;
-      for (const Message& m : sending ? there.receives : there.sends)
-        if (m.peer == rank) theirs.push_back(&m);
-      const std::string name = (sending ? "sends to rank " : "receives from rank ") + std::to_string(peer);
-      if (theirs.size() != ours.size()) return name + ": " + std::to_string(ours.size()) + " here, " + std::to_string(theirs.size()) + " there";
-      for (std::size_t n = 0; n < ours.size(); ++n) {
-        if (equal(ours[n]->here, theirs[n]->there) && equal(ours[n]->there, theirs[n]->here)) continue;
-        return name + ", message " + std::to_string(n) + ": " + text(ours[n]->here) + " with " + text(ours[n]->there) + " here, " + text(theirs[n]->there) + " with " + text(theirs[n]->here) + " there";
-      }
+  std::optional<std::string> other_side_fault(int rank, int peer, const Exchanged& ours) const {
+    const Round there = schedule_.round(peer, ours.index);
+    std::vector<Message> theirs;
+    for (const Message& m : ours.sending ? there.receives : there.sends)
+      if (m.peer == rank) theirs.push_back(m);
+    const std::string name = (ours.sending ? "sends to rank " : "receives from rank ") + std::to_string(peer);
+    if (theirs.size() != ours.messages.size()) return name + ": " + std::to_string(ours.messages.size()) + " here, " + std::to_string(theirs.size()) + " there";
+    for (std::size_t n = 0; n < theirs.size(); ++n) {
+      const Message& own = ours.messages[n];
+      if (equal(own.here, theirs[n].there) && equal(own.there, theirs[n].here)) continue;
+      return name + ", message " + std::to_string(n) + ": " + text(own.here) + " with " + text(own.there) + " here, " + text(theirs[n].there) + " with " + text(theirs[n].here) + " there";
     }
     return std::nullopt;
   }
@@ -114,35 +180,6 @@ class Checker {
   const Schedule& schedule_;
 };
 
-/// Bytes over each level's link and messages in one direction; the larger direction counts.
-double round_seconds(const Schedule& schedule, const NodeMap& nodes, const CostModel& model, int rank, const Round& round) {
-  double out[2] = {0, 0}, in[2] = {0, 0}, latency = 0;
-  int sent = 0, received = 0;
-  double overhead = 0;
-  const auto count = [&](const Message& m, double (&bytes)[2], int& messages) {
-    const int level = nodes.same_node(rank, m.peer) ? 0 : 1;
-    bytes[level] += static_cast<double>(schedule.bytes_of(m.here));
-    latency = std::max(latency, model.alpha[level]);
-    overhead = std::max(overhead, model.alpha[level] * message_overhead_share);
-    ++messages;
-  };
-  for (const Message& m : round.sends) count(m, out, sent);
-  for (const Message& m : round.receives) count(m, in, received);
-  double added = 0;
-  for (const Sum& sum : round.sums)
-    for (std::size_t t = 1; t < sum.terms.size(); ++t) added += static_cast<double>(schedule.bytes_of(sum.terms[t]));
-  return latency + std::max(0, std::max(sent, received) - 1) * overhead + std::max(out[0], in[0]) * model.beta[0] + std::max(out[1], in[1]) * model.beta[1] + added * model.gamma;
-}
-
-/// Ranks whose rounds stand for all: the first, one that folding leaves out, middle ones, the last. Schedules are the same for most ranks but for the fold and the last node.
-std::vector<int> few_of(int ranks) {
-  std::vector<int> few = {0, 1, ranks / 2, ranks - 1};
-  std::erase_if(few, [&](int rank) { return rank < 0 || rank >= ranks; });
-  std::ranges::sort(few);
-  few.erase(std::unique(few.begin(), few.end()), few.end());
-  return few;
-}
-
 }  // namespace
 
 Traffic traffic_of(const Schedule& schedule, const NodeMap& nodes, int rank) {
@@ -169,78 +206,17 @@ Traffic traffic_of(const Schedule& schedule, const NodeMap& nodes, int rank) {
   return traffic;
 }
 
-std::optional<std::string> fault_in(const Schedule& schedule, std::span<const int> sampled) {
+std::optional<std::string> fault_in(const Schedule& schedule, std::span<const int> sampled, int most_partners) {
   const Checker checker(schedule);
+  if (sampled.empty()) {
+    Fingerprint fingerprint;
+    for (int rank = 0; rank < schedule.ranks(); ++rank)
+      if (auto fault = checker.own_fault(rank, [&](int index, const Round& round) { fingerprint.add(rank, index, round); })) return fault;
+    if (fingerprint.zero()) return std::nullopt;
+  }
   for (const int rank : ranks_or(sampled, schedule.ranks()))
-    if (auto fault = checker.fault_at(rank)) return fault;
+    if (auto fault = checker.fault_at(rank, static_cast<std::size_t>(most_partners))) return fault;
   return std::nullopt;
-}
-
-double predicted_seconds(const Schedule& schedule, const NodeMap& nodes, const CostModel& model, std::span<const int> sampled) {
-  const std::vector<int> ranks = ranks_or(sampled, schedule.ranks());
-  double seconds = 0;
-  for (int index = 0; index < schedule.rounds(); ++index) {
-    double slowest = 0;
-    bool idle = true;
-    for (const int rank : ranks) {
-      const Round round = schedule.round(rank, index);
-      idle = idle && round.sends.empty() && round.receives.empty();
-      slowest = std::max(slowest, round_seconds(schedule, nodes, model, rank, round));
-    }
-    if (idle && !sampled.empty()) slowest += model.alpha[nodes.nodes() > 1 ? 1 : 0];  // others are at work: a ring of fewer pieces than ranks
-    seconds += slowest;
-  }
-  return seconds;
-}
-
-LowerBound all_reduce_bound(std::int64_t bytes, int ranks) {
-  if (ranks <= 1 || bytes == 0) return {0, 0, "nothing to send"};
-  return {1, 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes), "1 round, 2(P-1)/P n bytes"};
-}
-
-LowerBound all_gather_bound(std::span<const std::int64_t> bytes_of_rank) {
-  const std::int64_t all = std::accumulate(bytes_of_rank.begin(), bytes_of_rank.end(), std::int64_t{0});
-  if (bytes_of_rank.size() <= 1 || all == 0) return {0, 0, "nothing to send"};
-  // The rank that brings least receives most.
-  return {1, static_cast<double>(all - *std::ranges::min_element(bytes_of_rank)), "1 round, n - smallest block bytes"};
-}
-
-double bound_seconds(const LowerBound& bound, const NodeMap& nodes, const CostModel& model) {
-  if (nodes.ranks() <= 1) return 0;
-  // P ranks on M nodes: where all ranks together receive (P-1) blocks, the nodes together receive (M-1) from other nodes. The busiest rank has no less than the mean.
-  const double network = static_cast<double>(nodes.nodes() - 1) / (nodes.ranks() - 1);
-  const double cheaper = nodes.nodes() > 1 ? std::min(model.beta[0], model.beta[1]) : model.beta[0];
-  return bound.rounds * model.alpha[nodes.nodes() > 1 ? 1 : 0] + bound.bytes * (network * model.beta[1] + (1 - network) * cheaper);
-}
-
-AllReduce best_all_reduce(std::int64_t count, const NodeMap& nodes, std::int64_t wire_bytes, std::int64_t partial_bytes, const CostModel& model, bool ordered) {
-  AllReduce best = AllReduce::two_shot;
-  double least = 0;
-  const std::vector<int> few = few_of(nodes.ranks());
-  for (const AllReduce algorithm : {AllReduce::two_shot, AllReduce::one_shot, AllReduce::recursive_doubling, AllReduce::halving_doubling, AllReduce::hierarchical, AllReduce::ring}) {
-    const bool adds_in_order = algorithm == AllReduce::two_shot || algorithm == AllReduce::one_shot;
-    if ((ordered && !adds_in_order) || (algorithm == AllReduce::hierarchical && !nodes.uniform())) continue;
-    const double seconds = predicted_seconds(*all_reduce_schedule(algorithm, count, nodes, wire_bytes, partial_bytes), nodes, model, few);
-    if (algorithm == AllReduce::two_shot || seconds < least) {
-      best = algorithm;
-      least = seconds;
-    }
-  }
-  return best;
-}
-
-AllGather best_all_gather(std::span<const std::int64_t> counts, const NodeMap& nodes, std::int64_t element_bytes, const CostModel& model) {
-  AllGather best = AllGather::log_step;
-  double least = 0;
-  const std::vector<int> few = few_of(nodes.ranks());
-  for (const AllGather algorithm : {AllGather::log_step, AllGather::direct, AllGather::ring}) {
-    const double seconds = predicted_seconds(*all_gather_schedule(algorithm, counts, nodes, element_bytes), nodes, model, few);
-    if (algorithm == AllGather::log_step || seconds < least) {
-      best = algorithm;
-      least = seconds;
-    }
-  }
-  return best;
 }
 
 }  // namespace faibench

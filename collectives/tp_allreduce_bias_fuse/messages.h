@@ -8,7 +8,7 @@
 
 namespace faibench::tp_allreduce_bias_fuse {
 
-/// How L elements of `element_bytes` are added over these nodes: whole partials to all below 64 KiB; reduce-scatter and all-gather of the elements as they are above; over several nodes of equally many ranks
+/// How L elements of `element_bytes` are added over these nodes: below 64 KiB whole partials to all, by doubling or direct reduce-scatter and all-gather, whatever takes least over so many ranks; reduce-scatter and all-gather of the elements as they are above; over several nodes of equally many ranks
 /// by node first, unless `ordered`, which keeps ascending rank everywhere.
 std::unique_ptr<Schedule> message_schedule(std::int64_t L, std::int64_t element_bytes, const NodeMap& nodes, bool ordered);
 

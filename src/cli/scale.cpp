@@ -32,22 +32,24 @@ std::vector<std::string> typed_words() {
   return words;
 }
 
-// Of a usual cluster, where no simulation states its own: 1 us and 10 GB/s in a node, 5 us and 12.5 GB/s between nodes.
-constexpr CostModel usual_cluster{{1e-6, 5e-6}, {1e-10, 8e-11}, 0};
+// Of a usual cluster, where no simulation states its own: 1 us and 10 GB/s in a node, 5 us and 12.5 GB/s between nodes, ten million and three million short messages a second.
+constexpr CostModel usual_cluster{{1e-6, 5e-6}, {1e-10, 8e-11}, 0, {1e-7, 3e-7}};
 
 // No MPI, and any number of ranks. 1 where a schedule is faulty.
 int print_plan(const Options& options) {
   scale::Simulation simulation{usual_cluster, {}};
   if (!options.simulated.empty()) simulation = scale::read_simulation(options.simulated);
+  const scale::Calibration prices = scale::calibrate(simulation, all_tasks());
   const std::vector<int> ranks = scale::parse_ranks(options.study.ranks.empty() ? "64,1024,65536" : options.study.ranks, std::numeric_limits<int>::max());
   std::vector<scale::PlanRow> rows;
   for (const Task* task : options.study.tasks) {
     const std::vector<std::int64_t> sizes = options.study.sizes.empty() ? task->multi_rank->scaling->sizes : scale::parse_sizes(options.study.sizes);
     for (std::int64_t bytes : sizes) {
-      for (scale::PlanRow& row : scale::plan(*task, bytes, ranks, options.ranks_per_node, simulation.cost, simulation.points)) rows.push_back(std::move(row));
+      for (scale::PlanRow& row : scale::plan(*task, bytes, ranks, options.ranks_per_node, prices, simulation)) rows.push_back(std::move(row));
     }
   }
-  fmt::print("{}", options.study.json ? scale::plan_json(rows, simulation.cost) + "\n" : scale::plan_text(rows, simulation.cost));
+  const std::vector<scale::PlanRow> held_out = scale::held_out(simulation, prices, options.study.tasks);
+  fmt::print("{}", options.study.json ? scale::plan_json(rows, prices, held_out) + "\n" : scale::plan_text(rows, prices, held_out));
   return std::any_of(rows.begin(), rows.end(), [](const scale::PlanRow& row) { return !row.fault.empty(); }) ? 1 : 0;
 }
 

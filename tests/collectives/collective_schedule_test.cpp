@@ -293,7 +293,7 @@ TEST(FaultIn, sees_two_messages_that_arrive_in_one_place) {
   EXPECT_THAT(fault_in(*all_to_all_schedule(3, pairs, room, 2, 4)).value_or(""), testing::HasSubstr("overlap"));
 }
 
-const CostModel two_levels{{1e-6, 5e-6}, {1e-10, 1e-9}, 1e-11};
+const CostModel two_levels{{1e-6, 5e-6}, {1e-10, 1e-9}, 1e-11, {1e-7, 5e-7}};
 
 TEST(LowerBoundSeconds, is_never_above_a_forecast) {
   for (const int P : rank_counts())

@@ -12,6 +12,7 @@ namespace faibench::scale {
 namespace {
 
 const CostModel two_levels{{1e-6, 5e-6}, {1e-10, 1e-9}, 0};
+const Calibration priced{two_levels, {}};
 
 /// Not a real task: S bytes of f32 summed by one algorithm.
 Task summing(AllReduce algorithm) {
@@ -27,7 +28,7 @@ Task summing(AllReduce algorithm) {
 
 TEST(Plan, counts_bytes_partners_and_rounds_of_65536_ranks_from_a_few) {
   const std::int64_t n = std::int64_t{1} << 20;
-  const auto rows = plan(summing(AllReduce::hierarchical), n, std::vector<int>{1024, 65536}, 8, two_levels);
+  const auto rows = plan(summing(AllReduce::hierarchical), n, std::vector<int>{1024, 65536}, 8, priced);
   ASSERT_EQ(rows.size(), 2u);
   for (const PlanRow& row : rows) {
     EXPECT_EQ(row.fault, "");
@@ -43,16 +44,31 @@ TEST(Plan, counts_bytes_partners_and_rounds_of_65536_ranks_from_a_few) {
   }
 }
 
-TEST(Plan, says_when_messages_are_too_many_to_be_followed) {
-  const auto rows = plan(summing(AllReduce::two_shot), 1 << 20, std::vector<int>{64, 65536}, 8, two_levels);
+TEST(Plan, follows_some_messages_where_they_are_too_many) {
+  const auto rows = plan(summing(AllReduce::two_shot), 1 << 20, std::vector<int>{64, 8192}, 8, priced);
   EXPECT_EQ(rows[0].ranks_checked, 64);
-  EXPECT_EQ(rows[1].ranks_checked, 0);
-  EXPECT_EQ(rows[1].partners, 65535);
+  EXPECT_EQ(rows[0].partners_checked, 63);
+  EXPECT_TRUE(rows[0].every_clock);
+  EXPECT_EQ(rows[1].partners, 8191);
+  EXPECT_GT(rows[1].ranks_checked, 1);
+  EXPECT_GT(rows[1].partners_checked, 8);
+  EXPECT_LT(rows[1].partners_checked, 8191);
+  EXPECT_FALSE(rows[1].every_clock);
+  EXPECT_GE(rows[1].ratio_to_bound(), 1);
+}
+
+TEST(Plan, of_a_task_without_schedule_is_its_bound) {
+  Task task = summing(AllReduce::ring);
+  task.multi_rank->scaling->schedule = {};
+  const auto rows = plan(task, 1 << 20, std::vector<int>{16}, 8, priced);
+  EXPECT_GT(rows[0].bound_seconds, 0);
+  EXPECT_EQ(rows[0].forecast_seconds, 0);
+  EXPECT_EQ(rows[0].ranks_checked, 0);
 }
 
 TEST(Plan, sets_the_forecast_beside_the_simulated_point_that_matches) {
-  const std::vector<Simulation::Point> points = {{"summing", 4096, 8, 8, 1.0}, {"summing", 4096, 16, 8, 2e-3}, {"other", 4096, 32, 8, 3.0}};
-  const auto rows = plan(summing(AllReduce::recursive_doubling), 4096, std::vector<int>{16, 32}, 8, two_levels, points);
+  const Simulation simulation{two_levels, {{"summing", 4096, 8, 8, 1.0}, {"summing", 4096, 16, 8, 2e-3}, {"other", 4096, 32, 8, 3.0}}};
+  const auto rows = plan(summing(AllReduce::recursive_doubling), 4096, std::vector<int>{16, 32}, 8, priced, simulation);
   ASSERT_TRUE(rows[0].error().has_value());
   // 3 rounds in the node, 1 between.
   EXPECT_NEAR(rows[0].forecast_seconds, 3 * (1e-6 + 4096e-10) + 5e-6 + 4096e-9, 1e-12);
@@ -60,10 +76,10 @@ TEST(Plan, sets_the_forecast_beside_the_simulated_point_that_matches) {
   EXPECT_FALSE(rows[1].simulated_seconds.has_value());
 }
 
-TEST(Plan, refuses_tasks_without_schedule_and_impossible_numbers) {
-  EXPECT_THROW(plan(Task{}, 8, std::vector<int>{2}, 1, two_levels), Error);
-  EXPECT_THROW(plan(summing(AllReduce::ring), 8, std::vector<int>{0}, 1, two_levels), Error);
-  EXPECT_THROW(plan(summing(AllReduce::ring), 8, std::vector<int>{2}, 0, two_levels), Error);
+TEST(Plan, refuses_tasks_without_a_scaling_form_and_impossible_numbers) {
+  EXPECT_THROW(plan(Task{}, 8, std::vector<int>{2}, 1, priced), Error);
+  EXPECT_THROW(plan(summing(AllReduce::ring), 8, std::vector<int>{0}, 1, priced), Error);
+  EXPECT_THROW(plan(summing(AllReduce::ring), 8, std::vector<int>{2}, 0, priced), Error);
 }
 
 TEST(Simulation, reads_cost_and_points_and_names_a_file_that_is_none) {
