@@ -112,6 +112,8 @@ void add_judging(CLI::App& command, Options& options) {
   command.add_option("--memory-limit", options.memory_limit_mib, "A variant may allocate this much; default: from the tensors' size")->type_name("MIB")->check(between(1, 1e9));
   command.add_flag("--gate-only", run.gate_only, "Check the gates and time nothing");
   command.add_flag("--fail-fast", run.fail_fast, "Start nothing more after the first verdict that is not passed");
+  command.add_option("--give-up", run.give_up, "Record this item as lost instead of judging it, as TASK/VARIANT[@RANKS]=WHY; may be repeated; faibench launch says it of what broke the run each time")
+      ->type_name("ITEM")->allow_extra_args(false);
   command.add_option("--earlier", run.earlier, "Take expected durations from this earlier run, to order the work")->type_name("RUN")->check(not_empty());
 }
 
@@ -137,7 +139,7 @@ void add_run(CLI::App& app, int& exit_code) {
   add_judging(*command, *options);
   add_output(*command, *options);
   command->footer(
-      "Exit code: 0 every gate passed and all that was asked for ran, 1 not so, 2 bad input or an output that exists or cannot be written, 3 everything else;\n"
+      "Exit code: 0 every gate passed and all that was asked for ran, 1 not so, 2 bad input or an output that exists or cannot be written, 3 everything else, 4 a rank hangs;\n"
       "130, 143 stopped by SIGINT, SIGTERM (what was judged stays judged: --resume).\n"
       "Example: mpirun -n 4 faibench run --tasks 'moe_*' --workload smoke");
   command->callback([options, &exit_code] { exit_code = run(*options); });

@@ -47,6 +47,25 @@ int threads_of_members(const Layout& layout, const std::vector<int>& members) {
 
 }  // namespace
 
+Record lost_record(const PlanItem& plan, std::uint64_t seed, std::string reason, std::string detail) {
+  Record record;
+  record.task = plan.task->name;
+  record.group = plan.task->group;
+  record.variant = plan.variant;
+  record.asked_variant = plan.asked_variant;
+  record.workload = plan.workload;
+  record.key = plan.key;
+  record.ranks = plan.ranks;
+  record.note = plan.note;
+  record.seed = seed;
+  record.ref_speedup = plan.ref_speedup;
+  record.performance = plan.ref_speedup > 0;
+  record.verdict = Verdict::lost;
+  record.reason = std::move(reason);
+  record.detail = std::move(detail);
+  return record;
+}
+
 Coordinator::Coordinator(CoordinatorSettings settings, std::vector<PlanItem> items, std::int64_t already, Layout layout, Ledger& ledger, Progress& progress,
                          std::function<double()> clock)
     : settings_(settings), items_(solo_first(std::move(items))),
@@ -232,22 +251,10 @@ void Coordinator::take_failure(int from, int item, const std::string& why) {
     progress_.notice(plan.label() + ": the judge on rank " + std::to_string(from) + " failed (" + why + "); once more");
     schedule_.put_back(item);
   } else {
-    Record record;
-    record.task = plan.task->name;
-    record.group = plan.task->group;
-    record.variant = plan.variant;
-    record.asked_variant = plan.asked_variant;
-    record.workload = plan.workload;
-    record.seed = settings_.seed;
-    record.ref_speedup = plan.ref_speedup;
-    record.performance = plan.ref_speedup > 0;
-    record.verdict = Verdict::lost;
-    record.reason = "judge";
-    record.detail = why;
+    Record record = lost_record(plan, settings_.seed, "judge", why);
     record.host = layout_.places[static_cast<std::size_t>(from)].host;
     record.rank = from;
     record.cpus = ranges_text(layout_.places[static_cast<std::size_t>(from)].cpus);
-    complete(item, record);
     record_verdict(item, std::move(record));
     schedule_.finished(item);
   }

@@ -26,6 +26,9 @@ struct CoordinatorSettings {
   bool gate_only = false, fail_fast = false;
 };
 
+/// The verdict on an item that nobody could judge: `reason` "judge" or "rank".
+Record lost_record(const PlanItem& plan, std::uint64_t seed, std::string reason, std::string detail);
+
 class Coordinator {
  public:
   /// `items`: only those still to be judged; `already`: how many were found judged. `clock` gives seconds; the ledger and progress must outlive it.

@@ -32,7 +32,9 @@ double unix_time() { return std::chrono::duration<double>(std::chrono::system_cl
 // What this member is doing, for whoever must say where it hung.
 class Stage {
  public:
+  explicit Stage(const std::function<void(const std::string&)>& begins) : begins_(begins) { set("start"); }
   void set(std::string text) {
+    if (begins_) begins_(text);
     const std::lock_guard lock(mutex_);
     text_ = std::move(text);
   }
@@ -43,7 +45,8 @@ class Stage {
 
  private:
   std::mutex mutex_;
-  std::string text_ = "start";
+  const std::function<void(const std::string&)>& begins_;
+  std::string text_;
 };
 
 class GangItem {
@@ -412,7 +415,7 @@ std::optional<Record> run_gang(const GangOrder& order, const GangSurroundings& s
 }
 
 std::optional<Record> run_gang(const GangOrder& order, const Task& task, const GangSurroundings& surroundings) {
-  Stage stage;
+  Stage stage(surroundings.stage_begins);
   const std::string label = order.task + "/" + order.variant + "@" + std::to_string(order.members.size());
   int world_rank = 0;
   MPI_Comm_rank(surroundings.world, &world_rank);

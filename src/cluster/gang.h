@@ -34,6 +34,7 @@ struct GangSurroundings {
   std::function<bool()> stop_wanted;  ///< this rank was told to stop: the gang agrees on it between blocks
   /// Ends all ranks at once with one line; does not return. Called from a second thread when the limit is over, and for errors that leave others waiting.
   std::function<void(const std::string& line)> abandon;
+  std::function<void(const std::string& stage)> stage_begins;  ///< this member is in that stage from now on; may be empty
 };
 
 /// Called by every member with the task of that name; the shorter form looks it up among this build's tasks. The record comes on gang rank 0; it is empty elsewhere and where the gang agreed to stop.

@@ -1,5 +1,6 @@
 #include "cluster/launch.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,6 +13,7 @@ namespace faibench {
 namespace {
 
 constexpr double finalize_seconds = 10;
+constexpr unsigned abort_seconds = 5;
 
 int number(const char* text) { return text ? std::atoi(text) : 0; }
 
@@ -59,9 +61,19 @@ int MpiSession::from_first(int number) const {
   return number;
 }
 
+std::string MpiSession::text_from_first(std::string text) const {
+  int length = static_cast<int>(text.size());
+  MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  text.resize(static_cast<std::size_t>(length));
+  MPI_Bcast(text.data(), length, MPI_CHAR, 0, MPI_COMM_WORLD);
+  return text;
+}
+
 void MpiSession::abandon(const std::string& line, int exit_code) {
   std::fprintf(stderr, "faibench: %s\n", line.c_str());
   std::fflush(stderr);
+  signal(SIGALRM, SIG_DFL);
+  alarm(abort_seconds);  // where MPI itself is what hangs
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   _exit(exit_code);
 }

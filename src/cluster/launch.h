@@ -27,6 +27,8 @@ class MpiSession {
   [[nodiscard]] int first_rank_of_host() const;
   /// All ranks' texts in rank order on rank 0, nothing elsewhere. Collective.
   [[nodiscard]] std::vector<std::string> gather(const std::string& text) const;
+  /// Rank 0's text on every rank. Collective.
+  [[nodiscard]] std::string text_from_first(std::string text) const;
   /// Rank 0's number on every rank. Collective.
   [[nodiscard]] int from_first(int number) const;
   /// Prints the line and ends every rank at once. For what cannot be told to the others.

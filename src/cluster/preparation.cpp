@@ -63,6 +63,14 @@ std::map<std::string, double> costs_of(const RunOptions& options, const Ledger* 
   return costs;
 }
 
+// Why, where --give-up names the item.
+std::optional<std::string> given_up(const RunOptions& options, const std::string& label) {
+  for (const std::string& words : options.give_up) {
+    if (words.starts_with(label + "=")) return words.substr(label.size() + 1);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string describe_this_rank(int first_rank_of_host) {
@@ -135,7 +143,12 @@ Preparation prepare(RunOptions options, std::vector<Place> places) {
   setting.earlier_seconds = costs_of(options, ready.ledger.get());
   ready.plan = make_plan(options, setting);
   for (const PlanItem& item : ready.plan.items) {
-    if (!ready.ledger || !ready.ledger->holds(item.key)) ready.to_judge.push_back(item);
+    if (ready.ledger && ready.ledger->holds(item.key)) continue;
+    if (const auto why = given_up(options, item.label())) {
+      ready.given_up.emplace_back(item, *why);
+    } else {
+      ready.to_judge.push_back(item);
+    }
   }
   ready.options = std::move(options);
   if (ready.options.dry_run || ready.options.list_cases) {

@@ -21,6 +21,7 @@ struct Preparation {
   Layout layout;
   Plan plan;                     ///< everything asked for
   std::vector<PlanItem> to_judge;  ///< of it, what the resumed run lacks
+  std::vector<std::pair<PlanItem, std::string>> given_up;  ///< of that, what is lost unjudged, and why: not in to_judge
   std::unique_ptr<Ledger> ledger;  ///< null for --dry-run and --list-cases
 };
 /// Throws Error: bad names, files that exist or cannot be written, nothing to do. Makes the files last, so that nothing is left behind by an error.

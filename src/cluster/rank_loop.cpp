@@ -18,17 +18,32 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 }  // namespace
 
-RankLoop::RankLoop(const MpiSession& session, std::string host, Coordinator* coordinator, StartJudge start)
-    : session_(session), mailbox_(session.world()), worker_(std::move(host), session.rank(), std::move(start)), coordinator_(coordinator) {}
+RankLoop::RankLoop(const MpiSession& session, std::string host, Coordinator* coordinator, StartJudge start, Watchdog& watchdog)
+    : session_(session), mailbox_(session.world()), worker_(std::move(host), session.rank(), std::move(start)), coordinator_(coordinator), watchdog_(watchdog) {}
+
+void RankLoop::stamp_turn() {
+  const char* phase = leaving_ ? "end" : !worker_.busy() ? "idle" : worker_.label().empty() ? "calibrating" : "judging";
+  watchdog_.enter(phase, watchdog_.deadlines().loop, worker_.label(), worker_.stage());
+}
+
+// The coordinator's part of a turn writes files, whose disk may take its time.
+template <class Work>
+void RankLoop::coordinate(Work&& work) {
+  if (!coordinator_) return;
+  watchdog_.enter("folding results", watchdog_.deadlines().folding, worker_.label());
+  work();
+  stamp_turn();
+}
 
 void RankLoop::run() {
   try {
-    if (coordinator_) coordinator_->start();
+    coordinate([&] { coordinator_->start(); });
   } catch (const Error& error) {
     give_up(error);
   }
   for (;;) {
     bool busy = false;
+    stamp_turn();
     try {
       notice_signal();
       for (const Message& message : worker_.poll()) {
@@ -36,7 +51,7 @@ void RankLoop::run() {
         busy = true;
       }
       busy = hear() || busy;
-      if (coordinator_ && !coordinator_->leaving()) coordinator_->tick();
+      if (coordinator_ && !coordinator_->leaving()) coordinate([&] { coordinator_->tick(); });
     } catch (const Error& error) {
       give_up(error);
     } catch (const std::exception& error) {
@@ -58,8 +73,8 @@ bool RankLoop::hear() {
     const bool order = type <= Message::Type::end;
     if (order) {
       obey(letter->message);
-    } else if (coordinator_) {
-      coordinator_->receive(letter->from, letter->message);
+    } else {
+      coordinate([&] { coordinator_->receive(letter->from, letter->message); });
     }
     flush_coordinator();
   }
@@ -82,14 +97,19 @@ void RankLoop::obey(const Message& order) {
 }
 
 void RankLoop::join_gang(const Message& order) {
+  const GangOrder gang = gang_order_from_json(order.text);
+  const std::string label = gang.task + "/" + gang.variant + "@" + std::to_string(gang.members.size());
+  const double stage_seconds = watchdog_.deadlines().gang_stage + 2 * gang.budget_seconds;
   const GangSurroundings surroundings{.world = session_.world(),
                                       .stop_wanted = [] { return StopSignals::received() != 0; },
-                                      .abandon = [](const std::string& line) { MpiSession::abandon(line, 3); }};
-  if (auto record = run_gang(gang_order_from_json(order.text), surroundings)) {
+                                      .abandon = [](const std::string& line) { MpiSession::abandon(line, 3); },
+                                      .stage_begins = [&](const std::string& stage) { watchdog_.enter("gang", stage_seconds, label, stage); }};
+  if (auto record = run_gang(gang, surroundings)) {
     record->rank = session_.rank();
     record->host = worker_.host();
     mailbox_.send(0, {Message::Type::verdict, order.item, to_json(*record)});
   }
+  stamp_turn();
   notice_signal();  // before gang_done: the coordinator must not start the next gang of an unfinished run
   mailbox_.send(0, {Message::Type::gang_done, order.item, {}});
 }

@@ -8,6 +8,7 @@
 #include "cluster/launch.h"
 #include "cluster/mailbox.h"
 #include "cluster/rank_worker.h"
+#include "cluster/watchdog.h"
 
 namespace faibench {
 
@@ -15,8 +16,8 @@ namespace faibench {
 /// cannot reach, or that cannot reach it, are ended by MPI_Abort within ten seconds.
 class RankLoop {
  public:
-  /// `coordinator` on rank 0, null elsewhere.
-  RankLoop(const MpiSession& session, std::string host, Coordinator* coordinator, StartJudge start);
+  /// `coordinator` on rank 0, null elsewhere. `watchdog` hears of every turn.
+  RankLoop(const MpiSession& session, std::string host, Coordinator* coordinator, StartJudge start, Watchdog& watchdog);
   void run();
   /// What stopped this rank, 0 if no signal did.
   [[nodiscard]] int signal() const { return signal_; }
@@ -30,11 +31,15 @@ class RankLoop {
   void flush_coordinator();
   void check_patience() const;
   void rest(bool busy);
+  void stamp_turn();
+  template <class Work>
+  void coordinate(Work&& work);
 
   const MpiSession& session_;
   Mailbox mailbox_;
   RankWorker worker_;
   Coordinator* coordinator_;
+  Watchdog& watchdog_;
   bool leaving_ = false;
   int signal_ = 0;
   std::optional<Error> fatal_;   ///< of this rank, told to rank 0

@@ -24,10 +24,13 @@ using StartJudge = std::function<std::unique_ptr<Judge>(const JudgeJob&)>;
 /// Judges in processes of their own (faibench-worker).
 StartJudge judge_processes();
 
+/// How long a judge may stay in one stage of a job before it counts as hung. It bounds its candidate's calls itself; this bounds the judge.
+double stage_limit_seconds(const JudgeJob& job, const std::string& stage, double hang_after_seconds);
+
 class RankWorker {
  public:
   /// `host` and `rank` are written into every record; `start` is called for each order.
-  RankWorker(std::string host, int rank, StartJudge start) : host_(std::move(host)), rank_(rank), start_(std::move(start)) {}
+  RankWorker(std::string host, int rank, StartJudge start);
 
   /// Begins the order of a `judge` or `calibrate` message. Throws Error(internal) while another one runs.
   void begin(const Message& order);
@@ -35,19 +38,24 @@ class RankWorker {
   std::vector<Message> poll();
   [[nodiscard]] bool busy() const { return judge_ != nullptr; }
   [[nodiscard]] const std::string& host() const { return host_; }
+  /// "task/variant" of what is judged, empty for a calibration and while nothing runs; and what its judge is doing.
+  [[nodiscard]] const std::string& label() const { return label_; }
+  [[nodiscard]] std::string stage() const { return judge_ ? judge_->stage() : ""; }
   /// Readable when poll() has something to say; -1 while nothing runs.
   [[nodiscard]] int descriptor() const { return judge_ ? judge_->descriptor() : -1; }
   /// Kills the judge that runs, if any.
-  void stop() { judge_.reset(); }
+  void stop();
 
  private:
   std::string host_;
   int rank_;
   StartJudge start_;
+  double hang_after_;
   std::unique_ptr<Judge> judge_;
   int item_ = -1;
-  double started_ = 0, limit_seconds_ = 0, stage_told_ = 0;
-  std::string shown_stage_, start_failure_;
+  JudgeJob job_;
+  double stage_since_ = 0, stage_told_ = 0;
+  std::string label_, last_stage_, shown_stage_, start_failure_;
 };
 
 }  // namespace faibench

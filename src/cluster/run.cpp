@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 #include "cluster/preparation.h"
 #include "cluster/rank_loop.h"
 #include "cluster/stop_signals.h"
+#include "cluster/watchdog.h"
 
 namespace faibench {
 namespace {
@@ -20,6 +22,7 @@ namespace {
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 constexpr int go = -1, nothing_to_do = 0;  // rank 0's word after the preparation; anything above: leave with this exit code
+constexpr int exit_code_stuck = 4;
 
 CoordinatorSettings settings_of(const RunOptions& options) {
   return {.seed = options.seed.value_or(1), .budget_seconds = budget_of(options), .call_limit_seconds = options.call_limit_seconds,
@@ -41,10 +44,18 @@ class FirstRank {
     }
     if (!ready_.layout.hint.empty()) progress_->notice(ready_.layout.hint);
     const auto already = static_cast<std::int64_t>(ready_.plan.items.size() - ready_.to_judge.size());
+    for (const auto& [item, why] : ready_.given_up) {
+      const Record record = lost_record(item, ready_.options.seed.value_or(1), "rank", why);
+      ready_.ledger->append(record);
+      progress_->notice(item.label() + " is given up: " + why);
+    }
+    make_stamp_folder();
     coordinator_ = std::make_unique<Coordinator>(settings_of(ready_.options), ready_.to_judge, already, ready_.layout, *ready_.ledger, *progress_, now);
     return go;
   }
   Coordinator* coordinator() { return coordinator_.get(); }
+  // Where all ranks leave their stamps; other hosts may not have it.
+  std::string stamps() const { return std::filesystem::absolute(stamp_folder(ready_.ledger->run_file())).string(); }
 
   // After the loop: the last fold, the summary, the exit code. Throws what stopped the run.
   int close(double started) {
@@ -55,6 +66,8 @@ class FirstRank {
     } catch (const Error& folding) {
       if (!error) error = folding;
     }
+    std::error_code ignored;
+    std::filesystem::remove_all(stamps(), ignored);  // of a run that came to its end: nobody is left to look for
     const RunSummary summary = summarize(now() - started);
     if (coordinator_->signal() != 0) {
       fmt::print(stderr, "faibench: stopped by {}: {} of {} judged; go on with --resume {}\n", coordinator_->stopped_by(), coordinator_->judged(), coordinator_->total(), summary.file);
@@ -70,6 +83,13 @@ class FirstRank {
   }
 
  private:
+  // A folder of an earlier run that broke is in the way; one that cannot be made is done without.
+  void make_stamp_folder() const {
+    std::error_code ignored;
+    std::filesystem::remove_all(stamps(), ignored);
+    std::filesystem::create_directories(stamps(), ignored);
+  }
+
   RunSummary summarize(double seconds) const {
     RunSummary summary;
     summary.file = ready_.ledger->run_file().string();
@@ -119,6 +139,9 @@ class FirstRank {
 int run_on_this_rank(const RunOptions& options, MpiSession& session) {
   const double started = now();
   const StopSignals signals;
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  Watchdog watchdog(session.rank(), session.size(), host, hang_after_from_environment(), [](const std::string& line) { MpiSession::abandon(line, exit_code_stuck); });
   const std::vector<std::string> descriptions = session.gather(describe_this_rank(session.first_rank_of_host()));
   std::optional<FirstRank> first;
   std::optional<Error> error;
@@ -137,12 +160,12 @@ int run_on_this_rank(const RunOptions& options, MpiSession& session) {
   if (error) throw Error(*error);
   if (word != go) return word;
 
+  watchdog.publish(session.text_from_first(first ? first->stamps() : ""));
   {
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
-    RankLoop loop(session, host, first ? first->coordinator() : nullptr, judge_processes());
+    RankLoop loop(session, host, first ? first->coordinator() : nullptr, judge_processes(), watchdog);
     loop.run();
   }
+  watchdog.enter("end", watchdog.deadlines().end);
   int code = 0;
   if (first) {
     try {

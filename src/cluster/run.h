@@ -46,6 +46,7 @@ struct RunOptions {
   std::int64_t memory_limit_bytes = 0;   ///< of one candidate; 0: the judge derives it
   double gang_limit_seconds = 0;         ///< one multi-rank item may take this long; 0: 60 s + 4 budgets
   bool gate_only = false;                ///< no timed blocks
+  std::vector<std::string> give_up;      ///< "task/variant[@ranks]=why": recorded as lost instead of judged; what `faibench launch` found to break the run each time
   bool fail_fast = false;                ///< hand out nothing more after the first verdict that is not `passed`
   std::string earlier;                   ///< a result file or journal whose costs order the schedule; empty: estimates
 
@@ -74,6 +75,7 @@ struct RunOptions {
 ///   1        a verdict other than `passed`, something asked for that did not run, or SIGUSR1
 ///   2        bad input: unknown names, a launch whose world size is not what Slurm says, an output file that exists or cannot be written, a damaged file to resume
 ///   3        MPI, device or internal errors
+///   4        a rank hangs: its watchdog ended the run, and said which one
 ///   130, 143 stopped by SIGINT, SIGTERM
 /// Errors throw Error on rank 0 alone, when all ranks know that they are to stop; the other ranks return the code in silence.
 int run_catalog(const RunOptions& options);

@@ -17,8 +17,8 @@ std::string shortened(const std::string& text, std::size_t most) { return text.s
 
 }  // namespace
 
-std::string describe(const Stamp& stamp) {
-  std::string text = "rank " + std::to_string(stamp.rank) + " on " + stamp.host + ", " + stamp.phase;
+std::string describe_phase(const Stamp& stamp) {
+  std::string text = stamp.phase;
   if (!stamp.item.empty()) text += " " + stamp.item;
   if (!stamp.detail.empty()) text += " (" + stamp.detail + ")";
   return text;
@@ -57,13 +57,21 @@ std::filesystem::path stamp_folder(const std::filesystem::path& run_file) { retu
 
 std::filesystem::path stamp_path(const std::filesystem::path& folder, int rank) { return folder / std::to_string(rank); }
 
+std::optional<Stamp> read_stamp(const std::filesystem::path& folder, int rank) {
+  std::ostringstream text;
+  text << std::ifstream(stamp_path(folder, rank), std::ios::binary).rdbuf();
+  auto stamp = stamp_from_text(text.str());
+  return stamp && stamp->rank == rank ? stamp : std::nullopt;
+}
+
 std::map<int, Stamp> read_stamps(const std::filesystem::path& folder, const std::string& job) {
   std::map<int, Stamp> stamps;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    std::ostringstream text;
-    text << std::ifstream(entry->path(), std::ios::binary).rdbuf();
-    if (auto stamp = stamp_from_text(text.str()); stamp && stamp->job == job && entry->path().filename() == std::to_string(stamp->rank)) stamps.emplace(stamp->rank, std::move(*stamp));
+    const std::string name = entry->path().filename().string();
+    const int rank = std::atoi(name.c_str());
+    if (std::to_string(rank) != name) continue;
+    if (auto stamp = read_stamp(folder, rank); stamp && stamp->job == job) stamps.emplace(rank, std::move(*stamp));
   }
   return stamps;
 }

@@ -24,8 +24,8 @@ struct Stamp {
   double beat_seconds = 1;       ///< between two beats
 };
 
-/// "rank 3 on node7, judging coalesced_matrix_transpose/cpu (block 7)"
-std::string describe(const Stamp& stamp);
+/// "judging coalesced_matrix_transpose/cpu (block 7)"
+std::string describe_phase(const Stamp& stamp);
 
 /// One line of JSON, padded to a fixed length so that it can be overwritten in place, and back. Empty for text that is no stamp (torn, of another program).
 std::string to_text(const Stamp& stamp);
@@ -35,6 +35,8 @@ std::optional<Stamp> stamp_from_text(std::string_view text);
 std::filesystem::path stamp_folder(const std::filesystem::path& run_file);
 /// The stamp of one rank in it.
 std::filesystem::path stamp_path(const std::filesystem::path& folder, int rank);
+/// One rank's; empty where it is not there or not whole.
+std::optional<Stamp> read_stamp(const std::filesystem::path& folder, int rank);
 /// All of that launch that are there and whole, by rank: what a broken run left behind is not among them. Never throws.
 std::map<int, Stamp> read_stamps(const std::filesystem::path& folder, const std::string& job);
 

@@ -5,21 +5,16 @@
 namespace faibench {
 namespace {
 
-constexpr double longest_gap = 2;
-
 std::string seconds_text(double seconds) { return std::to_string(static_cast<int>(seconds + 0.5)) + " s"; }
 
 Casualty casualty_of(const Stamp& stamp, const std::string& how) {
-  std::string in = stamp.phase;
-  if (!stamp.item.empty()) in += " " + stamp.item;
-  if (!stamp.detail.empty()) in += " (" + stamp.detail + ")";
-  return {stamp.rank, stamp.host, how + "; its last phase: " + in};
+  return {stamp.rank, stamp.host, how + ", last seen in " + describe_phase(stamp)};
 }
 
 }  // namespace
 
 std::optional<Casualty> Stillness::look(const std::map<int, Stamp>& stamps, double now) {
-  if (looked_at_ >= 0) attention_ += std::min(now - looked_at_, longest_gap);
+  if (looked_at_ >= 0) attention_ += std::min(now - looked_at_, longest_gap_);
   looked_at_ = now;
   std::optional<Casualty> silent, stuck;
   for (const auto& [rank, stamp] : stamps) {
