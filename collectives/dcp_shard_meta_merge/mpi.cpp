@@ -1,8 +1,9 @@
 // Each rank merges its own records first, so that a name is one entry a rank. Then, with k entries a rank and U names of all:
 //  - The same list everywhere (told by a 128-bit hash, a second hash and lengths, along with the rejections' all-reduce): one all-reduce of U sizes, no name travels.
 //  - Little of it: one all-gather of blocks padded to the largest rank's, then every rank merges all.
-//  - Else each entry goes as 32 bytes to the owner of its hash, who answers with the merged size to the first holder and "not yours" to others. First holders' names, in rank order
-//    and each rank's own order, are the order of first appearance: two all-gathers put names and sizes where they belong. Bytes in: about 40 k + |distinct names| + 12 U.
+//  - Else each entry goes as 32 bytes to the owner of its hash, on many ranks by halving, merged on the way. The owner answers with the merged size to the first holder and
+//    "not yours" to others. First holders' names, in rank order and each rank's own order, are the order of first appearance: two all-gathers put names and sizes where they belong.
+//    Bytes in: about 40 k (times log2 P / 2 by halving, less what merges) + |distinct names| + 12 U.
 // Bound: ceil(log2 P) latencies and |distinct names| + 8 U bytes into every rank.
 #include <xxhash.h>
 
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "collectives/dcp_shard_meta_merge/dcp_shard_meta_merge.h"
+#include "collectives/dcp_shard_meta_merge/owners.h"
 #include "collectives/dcp_shard_meta_merge/ranks.h"
 #include "communicator/communicator.h"
 
@@ -71,83 +73,17 @@ bool all_alike(const std::vector<std::int64_t>& least) {
   return true;
 }
 
-struct Entry {
-  std::uint64_t hash[2];
-  std::uint64_t check;  ///< name length below, a second hash above
-  std::int64_t total;
-};
-static_assert(sizeof(Entry) == 32);
-constexpr std::int64_t words = sizeof(Entry) / sizeof(std::uint64_t);
-
 std::vector<std::int64_t> starts_of(const std::vector<std::int64_t>& counts) {
   std::vector<std::int64_t> starts(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
   return starts;
 }
 
-/// For each entry the merged size if it is the first of its name, else -1.
-std::vector<std::int64_t> merge_entries(const std::vector<Entry>& entries) {
-  std::vector<std::int64_t> answers(entries.size());
-  const std::size_t slots = std::bit_ceil(2 * entries.size() + 1), mask = slots - 1;
-  std::vector<std::uint32_t> table(slots);  // number + 1 of the first entry of a name
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const Entry& entry = entries[i];
-    for (std::size_t at = entry.hash[1] & mask;; at = (at + 1) & mask) {  // hash[0] chose the owner
-      if (table[at] == 0) {
-        table[at] = static_cast<std::uint32_t>(i + 1);
-        answers[i] = entry.total;
-        break;
-      }
-      const std::size_t first = table[at] - 1;
-      const Entry& other = entries[first];
-      if (other.hash[0] != entry.hash[0] || other.hash[1] != entry.hash[1] || other.check != entry.check) continue;
-      answers[first] = std::max(answers[first], entry.total);
-      answers[i] = -1;
-      break;
-    }
-  }
-  return answers;
-}
-
-/// For each of this rank's names the merged size where it is the first to have it, else -1.
-std::vector<std::int64_t> ask_owners(Communicator& communicator, const Local& local) {
-  const auto P = static_cast<std::size_t>(communicator.size());
-  const auto T = static_cast<std::size_t>(local.count);
-  std::vector<Entry> entries(T), sorted(T);
-  std::vector<std::uint32_t> owner(T);
-  std::vector<std::int64_t> out(P, 0);
-  for (std::size_t t = 0; t < T; ++t) {
-    const std::uint8_t* const name = local.name(static_cast<std::int64_t>(t));
-    const std::size_t size = local.size(static_cast<std::int64_t>(t));
-    const XXH128_hash_t hash = XXH3_128bits(name, size);
-    entries[t] = {{hash.high64, hash.low64}, XXH64(name, size, 0) << 32 | static_cast<std::uint32_t>(size), local.total[t]};
-    owner[t] = static_cast<std::uint32_t>(static_cast<unsigned __int128>(hash.high64) * P >> 64);
-    ++out[owner[t]];
-  }
-  // Stable, so that an owner sees a rank's entries in the order of that rank.
-  const std::vector<std::int64_t> out_starts = starts_of(out);
-  std::vector<std::int64_t> next = out_starts, place(T);
-  for (std::size_t t = 0; t < T; ++t) {
-    place[t] = next[owner[t]]++;
-    sorted[static_cast<std::size_t>(place[t])] = entries[t];
-  }
-
-  const std::vector<std::int64_t> ones(P, 1);
-  std::vector<std::int64_t> in(P), at(P);
-  std::iota(at.begin(), at.end(), std::int64_t{0});
-  communicator.all_to_all(out.data(), ones, at, in.data(), ones, at, Dtype::i64);
-  const std::vector<std::int64_t> in_starts = starts_of(in);
-  std::vector<Entry> owned(static_cast<std::size_t>(in_starts.back() + in.back()));
-  const auto in_words = [](std::vector<std::int64_t> values) {
-    for (std::int64_t& value : values) value *= words;
-    return values;
-  };
-  communicator.all_to_all(sorted.data(), in_words(out), in_words(out_starts), owned.data(), in_words(in), in_words(in_starts), Dtype::u64);
-  const std::vector<std::int64_t> answers = merge_entries(owned);
-  std::vector<std::int64_t> returned(T), merged(T);
-  communicator.all_to_all(answers.data(), in, in_starts, returned.data(), out, out_starts, Dtype::i64);
-  for (std::size_t t = 0; t < T; ++t) merged[t] = returned[static_cast<std::size_t>(place[t])];
-  return merged;
+std::vector<Entry> entries_of(const Local& local) {
+  std::vector<Entry> entries;
+  entries.reserve(static_cast<std::size_t>(local.count));
+  for (std::int64_t t = 0; t < local.count; ++t) entries.push_back(entry_of(local.name(t), local.size(t), local.total[static_cast<std::size_t>(t)]));
+  return entries;
 }
 
 struct Outputs {
@@ -176,10 +112,10 @@ Rejected finish_alike(MultiRank::Call& call, const Local& local, bool reduce) {
   return std::nullopt;
 }
 
-Rejected finish_unlike(MultiRank::Call& call, const Local& local) {
+Rejected finish_unlike(MultiRank::Call& call, const Local& local, int few) {
   Communicator& communicator = call.communicator;
   const auto P = static_cast<std::size_t>(communicator.size()), rank = static_cast<std::size_t>(communicator.rank());
-  const std::vector<std::int64_t> merged = ask_owners(communicator, local);
+  const std::vector<std::int64_t> merged = ask_owners(communicator, entries_of(local), few);
 
   std::int64_t own[2] = {0, 0};  // names that this rank is the first to have, their bytes
   for (std::int64_t t = 0; t < local.count; ++t) {
@@ -188,7 +124,7 @@ Rejected finish_unlike(MultiRank::Call& call, const Local& local) {
     own[1] += static_cast<std::int64_t>(local.size(t));
   }
   std::vector<std::int64_t> shares(2 * P), counts(P), bytes(P);
-  communicator.all_gather(own, shares.data(), std::vector<std::int64_t>(P, 2), Dtype::i64);
+  gather(communicator, own, shares.data(), std::vector<std::int64_t>(P, 2), sizeof own[0]);
   for (std::size_t r = 0; r < P; ++r) {
     counts[r] = shares[2 * r];
     bytes[r] = shares[2 * r + 1];
@@ -210,9 +146,8 @@ Rejected finish_unlike(MultiRank::Call& call, const Local& local) {
     *fact++ = static_cast<std::uint32_t>(total);
     *fact++ = static_cast<std::uint32_t>(total >> 32);
   }
-  communicator.all_gather(outputs.names + byte_starts[rank], outputs.names, bytes, Dtype::u8);
-  for (std::int64_t& count : counts) count *= static_cast<std::int64_t>(facts);
-  communicator.all_gather(described.get() + facts * static_cast<std::size_t>(count_starts[rank]), described.get(), counts, Dtype::u32);
+  gather(communicator, outputs.names + byte_starts[rank], outputs.names, bytes, 1);
+  gather(communicator, described.get() + facts * static_cast<std::size_t>(count_starts[rank]), described.get(), counts, facts * sizeof(std::uint32_t));
   outputs.ends[0] = 0;
   const std::uint32_t* from = described.get();
   for (std::int64_t t = 0; t < T; ++t, from += facts) {
@@ -224,8 +159,6 @@ Rejected finish_unlike(MultiRank::Call& call, const Local& local) {
 }
 
 // {count, bytes, sizes, ends of names, names} of each rank, padded to the largest `count` and `bytes`.
-std::int64_t block_bytes(std::int64_t count, std::int64_t bytes) { return 8 * (2 + 2 * count) + (bytes + 7) / 8 * 8; }
-
 Rejected finish_small(MultiRank::Call& call, const Local& local, std::int64_t most_names, std::int64_t most_bytes) {
   const auto P = static_cast<std::size_t>(call.communicator.size());
   const std::size_t block = static_cast<std::size_t>(block_bytes(most_names, most_bytes)) / 8;
@@ -235,7 +168,7 @@ Rejected finish_small(MultiRank::Call& call, const Local& local, std::int64_t mo
   std::copy_n(local.total.get(), local.count, own.data() + 2);
   std::copy_n(local.ends.get() + 1, local.count, own.data() + 2 + most_names);
   std::copy_n(local.names.get(), local.bytes, reinterpret_cast<std::uint8_t*>(own.data() + 2 + 2 * most_names));
-  call.communicator.all_gather(own.data(), all.data(), std::vector<std::int64_t>(P, static_cast<std::int64_t>(block)), Dtype::i64);
+  gather(call.communicator, own.data(), all.data(), std::vector<std::int64_t>(P, static_cast<std::int64_t>(block)), sizeof own[0]);
 
   std::vector<std::uint8_t> names;
   std::vector<std::int64_t> ends = {0}, length;
@@ -256,7 +189,7 @@ Rejected finish_small(MultiRank::Call& call, const Local& local, std::int64_t mo
 
 }  // namespace
 
-Rejected run_mpi_above(MultiRank::Call& call, std::int64_t small) {
+Rejected run_mpi_above(MultiRank::Call& call, std::int64_t small, int few) {
   const TensorRefMap& shard = call.arguments.inputs;
   if (call.communicator.size() == 1 && !check_room(shard, shard.at("names").size(), shard.at("offset").size())) {  // straight into place
     Outputs outputs(call);
@@ -272,12 +205,16 @@ Rejected run_mpi_above(MultiRank::Call& call, std::int64_t small) {
   if (all_alike(least)) return finish_alike(call, local, true);
   const std::int64_t most_names = ~least[compared], most_bytes = ~least[compared + 1];
   if (block_bytes(most_names, most_bytes) <= small / call.communicator.size()) return finish_small(call, local, most_names, most_bytes);
-  return finish_unlike(call, local);
+  return finish_unlike(call, local, few);
 }
 
-Rejected run_mpi(MultiRank::Call& call) {
-  constexpr std::int64_t small = 32 << 10;  // a round of messages costs more than these bytes
-  return run_mpi_above(call, small);
+Rejected run_mpi(MultiRank::Call& call) { return run_mpi_above(call, small_bytes(call.communicator.size()), few_ranks); }
+
+std::int64_t block_bytes(std::int64_t count, std::int64_t bytes) { return 8 * (2 + 2 * count) + (bytes + 7) / 8 * 8; }
+
+std::int64_t small_bytes(int ranks) {
+  constexpr std::int64_t round = 32 << 10;  // bytes that pass while a round is waited for
+  return round * std::max(1, static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1))));
 }
 
 }  // namespace faibench::dcp_shard_meta_merge

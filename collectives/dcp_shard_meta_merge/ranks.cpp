@@ -1,10 +1,12 @@
 #include "collectives/dcp_shard_meta_merge/ranks.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 #include <unordered_map>
 
 #include "collectives/dcp_shard_meta_merge/dcp_shard_meta_merge.h"
+#include "collectives/dcp_shard_meta_merge/owners.h"
 #include "schedule/traffic.h"
 
 namespace faibench::dcp_shard_meta_merge {
@@ -81,19 +83,52 @@ Floor wire_floor(const TensorMap& whole, int ranks) {
   return {static_cast<double>(most), 0};
 }
 
-/// Names of experts, each on one rank: nothing is known elsewhere, all must travel.
+/// Names of experts, each on one rank: nothing is known elsewhere, all must travel. As many as make a merged result of about so many bytes; one at least.
+std::vector<std::string> scaling_names(std::int64_t bytes) {
+  std::vector<std::string> names = {expert_name(0)};
+  std::int64_t size = static_cast<std::int64_t>(names[0].size()) + 8;
+  for (;;) {
+    std::string next = expert_name(static_cast<std::int64_t>(names.size()));
+    const std::int64_t more = static_cast<std::int64_t>(next.size()) + 8;
+    if (size + more / 2 > bytes) return names;
+    size += more;
+    names.push_back(std::move(next));
+  }
+}
+
+/// The messages of `mpi`, after ranks have agreed that they may send.
+std::shared_ptr<const Schedule> scaling_schedule(std::int64_t bytes, const NodeMap& nodes) {
+  const std::vector<std::string> names = scaling_names(bytes);
+  const std::int64_t P = nodes.ranks(), T = static_cast<std::int64_t>(names.size());
+  std::vector<std::int64_t> first_name, count, name_bytes;
+  for (std::int64_t r = 0; r <= P; ++r) first_name.push_back(r * T / P);
+  for (std::int64_t r = 0; r < P; ++r) {
+    const auto first = names.begin() + first_name[static_cast<std::size_t>(r)], past = names.begin() + first_name[static_cast<std::size_t>(r) + 1];
+    count.push_back(past - first);
+    name_bytes.push_back(std::accumulate(first, past, std::int64_t{0}, [](std::int64_t sum, const std::string& name) { return sum + static_cast<std::int64_t>(name.size()); }));
+  }
+  const std::int64_t block = block_bytes(std::ranges::max(count), std::ranges::max(name_bytes));
+  if (P == 1 || block <= small_bytes(nodes.ranks()) / P) return gather_schedule(std::vector<std::int64_t>(static_cast<std::size_t>(P), block), nodes, 1);
+
+  std::vector<std::int32_t> owner;
+  for (const std::string& name : names) owner.push_back(owner_of(entry_of(reinterpret_cast<const std::uint8_t*>(name.data()), name.size(), 0), owners_among(nodes.ranks())));
+  std::vector<std::shared_ptr<const Schedule>> parts = owner_schedules(first_name, owner);
+  parts.push_back(gather_schedule(std::vector<std::int64_t>(static_cast<std::size_t>(P), 2), nodes, 8));
+  parts.push_back(gather_schedule(name_bytes, nodes, 1));
+  parts.push_back(gather_schedule(count, nodes, 12));
+  return sequence_schedule(std::move(parts));
+}
+
 MultiRank::Scaling scaling() {
   MultiRank::Scaling scaling;
-  scaling.sizes = {100, 1000, 4 << 10, 16 << 10, 64 << 10, 100'000, 256 << 10, 1 << 20};
-  scaling.inputs = [](Random& random, int ranks, std::int64_t bytes) {
-    std::int64_t count = 0, size = 0;
-    for (std::int64_t more; more = static_cast<std::int64_t>(expert_name(count).size()) + 8, size + more / 2 <= bytes || count == 0; size += more) ++count;
-    return checkpoint(random, ranks, 0, count);
-  };
+  scaling.sizes = {100, 1000, 4 << 10, 16 << 10, 64 << 10, 100'000, 256 << 10, 1 << 20, 4 << 20, 10'000'000, 16 << 20};
+  scaling.inputs = [](Random& random, int ranks, std::int64_t bytes) { return checkpoint(random, ranks, 0, static_cast<std::int64_t>(scaling_names(bytes).size())); };
   scaling.size_of = [](const TensorMap& whole, int) { return whole.at("names").size() + 8 * whole.at("offset").size(); };
   scaling.size_text = "bytes of the merged result, names and sizes; every name on one rank only";
   scaling.bus_formula = "(P-1)/P";
   scaling.bus_factor = [](int ranks) { return static_cast<double>(ranks - 1) / ranks; };
+  scaling.schedule = scaling_schedule;
+  // Of equal shares, the least that the rank with the smallest can have to receive.
   scaling.bound = [](std::int64_t bytes, int ranks) {
     std::vector<std::int64_t> shares(static_cast<std::size_t>(ranks), bytes / ranks);
     for (std::int64_t r = 0; r < bytes % ranks; ++r) ++shares[static_cast<std::size_t>(r)];

@@ -18,8 +18,12 @@ namespace faibench::dcp_shard_meta_merge {
 Rejected run_mpi_baseline(MultiRank::Call& call);
 /// Merges its own first. Equal lists of names: one all-reduce of sizes. Else hashes are sharded, and each name travels once, from its first holder.
 Rejected run_mpi(MultiRank::Call& call);
-/// The same; unlike lists are sent whole to all where they take at most `small` bytes together.
-Rejected run_mpi_above(MultiRank::Call& call, std::int64_t small);
+/// The same; unlike lists are sent whole to all where they take at most `small` bytes together, and up to `few` ranks send hashes to each other directly.
+Rejected run_mpi_above(MultiRank::Call& call, std::int64_t small, int few);
+
+/// Bytes of a rank's block where lists are sent whole, when no rank has more names or bytes of them; and how many of all ranks together run_mpi() calls small.
+std::int64_t block_bytes(std::int64_t count, std::int64_t bytes);
+std::int64_t small_bytes(int ranks);
 
 /// What is wrong with this rank's own records, if anything: the first row of the table that is broken, and there the first record.
 Rejected first_fault(const TensorRefMap& shard);

@@ -8,6 +8,7 @@ std::string_view name_of(AllReduce algorithm) {
   switch (algorithm) {
     case AllReduce::one_shot: return "one-shot";
     case AllReduce::two_shot: return "two-shot direct";
+    case AllReduce::raw_halving: return "raw halving and doubling";
     case AllReduce::recursive_doubling: return "recursive doubling";
     case AllReduce::halving_doubling: return "recursive halving and doubling";
     case AllReduce::ring: return "ring";
@@ -27,6 +28,7 @@ std::unique_ptr<Schedule> all_reduce_schedule(AllReduce algorithm, std::int64_t 
   switch (algorithm) {
     case AllReduce::one_shot: return one_shot_all_reduce(vector, ranks);
     case AllReduce::two_shot: return two_shot_all_reduce(vector, ranks);
+    case AllReduce::raw_halving: return raw_halving_all_reduce(vector, ranks);
     case AllReduce::recursive_doubling: return recursive_doubling_all_reduce(vector, ranks);
     case AllReduce::halving_doubling: return halving_doubling_all_reduce(vector, ranks);
     case AllReduce::ring: return ring_all_reduce(vector, ranks);

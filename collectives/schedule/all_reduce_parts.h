@@ -16,7 +16,8 @@ struct Summed {
 
 std::unique_ptr<Schedule> one_shot_all_reduce(const Summed& vector, int ranks);
 std::unique_ptr<Schedule> two_shot_all_reduce(const Summed& vector, int ranks);
-/// These three take 2 ranks or more.
+/// These take 2 ranks or more.
+std::unique_ptr<Schedule> raw_halving_all_reduce(const Summed& vector, int ranks);
 std::unique_ptr<Schedule> recursive_doubling_all_reduce(const Summed& vector, int ranks);
 std::unique_ptr<Schedule> halving_doubling_all_reduce(const Summed& vector, int ranks);
 std::unique_ptr<Schedule> ring_all_reduce(const Summed& vector, int ranks);

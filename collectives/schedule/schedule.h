@@ -71,10 +71,11 @@ class Schedule {
   std::array<std::int64_t, buffer_kinds> element_bytes_;
 };
 
-/// How to sum over ranks. The first two add every element once, in ascending rank: their bits are those of one process for every P, size and chunk.
+/// How to sum over ranks. The first three add every element once, in ascending rank: their bits are those of one process for every P, size and chunk.
 enum class AllReduce : std::uint8_t {
   one_shot,            ///< whole inputs to all; 1 round, (P-1)*L elements in
   two_shot,            ///< direct reduce-scatter and all-gather; 2 rounds, 2(P-1)/P*L elements
+  raw_halving,         ///< raw elements by recursive halving (folded first), sums back by doubling: 2 log2 P rounds, (log2 P / 2 + 1)L elements; packs raw elements within `arrived` by sums of one term
   recursive_doubling,  ///< log2 P rounds of whole partial sums (folded first where P is no power of two); equal bits on all ranks
   halving_doubling,    ///< recursive halving, then doubling; 2 log2 P rounds, 2(P-1)/P*L
   ring,                ///< 2(P-1) rounds
@@ -95,6 +96,9 @@ std::string_view name_of(AllGather algorithm);
 
 /// Rank r brings counts[r] elements (in `input`); all end with the concatenation in rank order (in `output`). The own block is copied there by a Sum of one term.
 std::unique_ptr<Schedule> all_gather_schedule(AllGather algorithm, std::span<const std::int64_t> counts, const NodeMap& nodes, std::int64_t element_bytes);
+
+/// One after another, each with buffers of its own, in bytes; at least one part, all for equally many ranks. To be counted and forecast as one.
+std::shared_ptr<const Schedule> sequence_schedule(std::vector<std::shared_ptr<const Schedule>> parts);
 
 /// One message of a sparse all-to-all: elements of sender's `input` (packed) to receiver's `output` (packed).
 struct PairTraffic {

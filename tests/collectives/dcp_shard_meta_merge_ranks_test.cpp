@@ -58,10 +58,11 @@ void expect_rejection(const Result& result, const std::string& code) {
   EXPECT_TRUE(result.untouched);
 }
 
-/// The form's variants, and `mpi` as it goes about much: hashes to owners, whatever the size.
+/// The form's variants, and `mpi` as it goes about much: hashes to owners, whatever the size; and as on many ranks.
 std::vector<MultiRank::RankVariant> all_ways() {
   std::vector<MultiRank::RankVariant> ways = form().variants;
-  ways.push_back({"mpi_sharded", [](MultiRank::Call& call) { return dcp_shard_meta_merge::run_mpi_above(call, 0); }, ""});
+  ways.push_back({"mpi_sharded", [](MultiRank::Call& call) { return dcp_shard_meta_merge::run_mpi_above(call, 0, 1000); }, ""});
+  ways.push_back({"mpi_halving", [](MultiRank::Call& call) { return dcp_shard_meta_merge::run_mpi_above(call, 0, 0); }, ""});
   return ways;
 }
 
