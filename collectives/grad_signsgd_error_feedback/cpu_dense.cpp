@@ -24,40 +24,7 @@ constexpr std::uint8_t no_scale = 255;
 
 std::int64_t block_count(std::int64_t n) { return (n + block - 1) / block; }
 
-struct Signs {
-  std::unique_ptr<std::uint8_t[]> bits;  ///< 512 bytes a block, the last one's cut short
-  std::vector<double> means;             ///< of |c|, by block
-  bool finite = true;
-};
-
-Signs look(Floats grad, Floats error, int threads) {
-  const std::int64_t n = grad.size(), blocks = block_count(n);
-  Signs signs{std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>((n + 7) / 8)), std::vector<double>(static_cast<std::size_t>(blocks))};
-  bool finite = true;
-#pragma omp parallel for schedule(static) reduction(&& : finite) num_threads(threads) if (threads > 1)
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t first = b * block, m = std::min(block, n - first);
-    double sum = 0;
-    finite = passes::signs(grad.data() + first, error.data() + first, m, signs.bits.get() + b * block_bits, sum) && finite;
-    signs.means[static_cast<std::size_t>(b)] = sum / static_cast<double>(m);
-  }
-  signs.finite = finite;
-  return signs;
-}
-
-/// Format 1; the scales as sent.
-std::int64_t write_format_1(const Signs& signs, std::int64_t n, std::uint8_t* payload, std::span<float> scales) {
-  for (std::int64_t b = 0; b < block_count(n); ++b) {
-    const std::int64_t bytes = (std::min(block, n - b * block) + 7) / 8;
-    scales[static_cast<std::size_t>(b)] = static_cast<float>(signs.means[static_cast<std::size_t>(b)]);
-    std::memcpy(payload, &scales[static_cast<std::size_t>(b)], 4);
-    std::memcpy(payload + 4, signs.bits.get() + b * block_bits, static_cast<std::size_t>(bytes));
-    payload += 4 + bytes;
-  }
-  return sign_block::bytes_of(n);
-}
-
-std::int64_t write_format_129(const Signs& signs, std::int64_t n, std::uint8_t* payload, std::span<float> scales) {
+std::int64_t write_format_129(const dense::Signs& signs, std::int64_t n, std::uint8_t* payload, std::span<float> scales) {
   if (n == 0) return 0;
   const std::vector<std::uint8_t> head = dense::encode_scales(signs.means, scales);
   std::ranges::copy(head, payload);
@@ -70,7 +37,7 @@ Rejected compress(Floats grad, Floats error, std::int32_t rank, Bytes peers, Off
                   View<float, 1> new_error, Length& payload_bytes, Length& state_bytes, Write&& write) {
   const std::int64_t n = grad.size(), blocks = block_count(n), others = peer_offsets.size() - 1;
   const int threads = n >= passes::shared_elements ? omp_get_max_threads() : 1;
-  const Signs signs = look(grad, error, threads);
+  const dense::Signs signs = dense::look(grad.flat(), error.flat(), threads);
   if (!signs.finite) return check_data(grad, error, peers, peer_offsets);
   if (auto bad = check_peers(peers, peer_offsets, n)) return bad;
   std::vector<float> scales(static_cast<std::size_t>(blocks));
@@ -87,6 +54,32 @@ Rejected compress(Floats grad, Floats error, std::int32_t rank, Bytes peers, Off
 }
 
 }  // namespace
+
+dense::Signs dense::look(std::span<const float> grad, std::span<const float> error, int threads) {
+  const auto n = static_cast<std::int64_t>(grad.size()), blocks = block_count(n);
+  Signs signs{std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>((n + 7) / 8)), std::vector<double>(static_cast<std::size_t>(blocks))};
+  bool finite = true;
+#pragma omp parallel for schedule(static) reduction(&& : finite) num_threads(threads) if (threads > 1)
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t first = b * block, m = std::min(block, n - first);
+    double sum = 0;
+    finite = passes::signs(grad.data() + first, error.data() + first, m, signs.bits.get() + b * block_bits, sum) && finite;
+    signs.means[static_cast<std::size_t>(b)] = sum / static_cast<double>(m);
+  }
+  signs.finite = finite;
+  return signs;
+}
+
+std::int64_t dense::write_format_1(const Signs& signs, std::int64_t n, std::uint8_t* payload, std::span<float> scales) {
+  for (std::int64_t b = 0; b < block_count(n); ++b) {
+    const std::int64_t bytes = (std::min(block, n - b * block) + 7) / 8;
+    scales[static_cast<std::size_t>(b)] = static_cast<float>(signs.means[static_cast<std::size_t>(b)]);
+    std::memcpy(payload, &scales[static_cast<std::size_t>(b)], 4);
+    std::memcpy(payload + 4, signs.bits.get() + b * block_bits, static_cast<std::size_t>(bytes));
+    payload += 4 + bytes;
+  }
+  return sign_block::bytes_of(n);
+}
 
 std::int64_t dense::short_bytes_of(std::int64_t n) { return n == 0 ? 0 : 2 + block_count(n) + (n + 7) / 8; }
 
@@ -112,7 +105,7 @@ void dense::decode_scales(std::span<const std::uint8_t> head, std::span<float> s
 Rejected cpu_dense::compress(Floats grad, Floats error, Bytes /*state*/, std::int64_t /*step*/, Layout /*layout*/, std::int32_t rank, Bytes peers, Offsets peer_offsets,
                              View<std::int32_t, 0> format, View<std::uint8_t, 1> payload, View<float, 1> update, View<float, 1> average, View<float, 1> new_error,
                              View<std::uint8_t, 1> /*new_state*/, Length& payload_bytes, Length& state_bytes) {
-  Rejected rejected = faibench::grad_signsgd_error_feedback::compress(grad, error, rank, peers, peer_offsets, payload, update, average, new_error, payload_bytes, state_bytes, write_format_1);
+  Rejected rejected = faibench::grad_signsgd_error_feedback::compress(grad, error, rank, peers, peer_offsets, payload, update, average, new_error, payload_bytes, state_bytes, dense::write_format_1);
   if (!rejected) format() = sign_block::format;
   return rejected;
 }

@@ -1,6 +1,6 @@
-// One stage a segment of whole blocks: while the payloads of segment k travel, k+1 is compressed and k-1 is decoded and averaged. The length of a format 1 payload follows from n, so no
-// lengths are exchanged. A block (16 KiB) stays in the first cache from grad + error to new_error, and again from the first rank's bits to the average.
-//  - Ranks agree before anything is written: one pass that only looks for Inf and NaN, then one reduction of seven numbers.
+// Ranks agree before anything is written: one pass that makes signs and scales and sees Inf and NaN on the way, then one reduction of seven numbers. By then the whole payload is ready.
+// One stage a segment of whole blocks: while the payloads of segments k+1 and k+2 travel, k's update, new_error and average are made, a block at a time in the first cache. The length of
+// a format 1 payload follows from n, so no lengths are exchanged.
 //  - Payloads of a segment are added when all of them are there, in ascending rank, f64: equal bits on all ranks.
 #include <algorithm>
 #include <bit>
@@ -10,6 +10,8 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/grad_signsgd_error_feedback/dense.h"
+#include "collectives/grad_signsgd_error_feedback/passes.h"
 #include "collectives/grad_signsgd_error_feedback/ranks.h"
 #include "communicator/communicator.h"
 #include "schedule/executor.h"
@@ -53,22 +55,17 @@ Fault data_fault(std::span<const float> grad, std::span<const float> error) {
   return {};
 }
 
-/// The bits of Inf and NaN without sign are the largest integers; what is added is finite only if both terms are.
-bool all_finite(std::span<const float> grad, std::span<const float> error) {
-  std::int32_t most = 0;
-  for (std::size_t i = 0; i < grad.size(); ++i) most = std::max(most, std::bit_cast<std::int32_t>(grad[i] + error[i]) & 0x7fffffff);
-  return most < 0x7f800000;
-}
+}  // namespace
 
-Rejected agree(Communicator& communicator, const TensorRefMap& inputs) {
+Rejected agree(Communicator& communicator, const TensorRefMap& inputs, std::int32_t format, bool finite) {
   const auto grad = inputs.at("grad").flat<const float>(), error = inputs.at("error").flat<const float>();
   const auto layout = inputs.at("layout").view<const std::int64_t, 2>();
   const auto step = inputs.at("step").scalar<std::int64_t>();
   const auto n = static_cast<std::int64_t>(grad.size());
   Fault fault = layout_fault(layout, n);
   if (fault.code == none && step < 0) fault = {bad_step, "step", -1, std::to_string(step)};
-  if (fault.code == none && !all_finite(grad, error)) fault = data_fault(grad, error);
-  std::uint64_t hash = 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(layout.extent(0) + 1);
+  if (fault.code == none && !finite) fault = data_fault(grad, error);
+  std::uint64_t hash = 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(layout.extent(0) + 1 + (std::int64_t{format} << 32));
   for (std::int64_t i = 0; i < layout.size(); ++i) {
     hash = (hash ^ static_cast<std::uint64_t>(layout.data()[i])) * 0xd6e8feb86659fd93u;
     hash ^= hash >> 32;
@@ -83,97 +80,49 @@ Rejected agree(Communicator& communicator, const TensorRefMap& inputs) {
     if (at_fault == communicator.rank()) return reject(code_names[fault.code], fault.tensor, fault.index, fault.value, where);
     return reject(code_names[values[0] % 8], "grad", -1, "not this rank's", where);
   }
-  const char* const names[] = {"grad", "step", "layout"};
+  const char* const names[] = {"grad", "step", "layout"};  // the third also where formats differ
   for (int k = 0; k < 3; ++k)
-    if (values[1 + k] != -values[4 + k]) return reject("rank_mismatch", names[k], -1, "not the same on all ranks", "n, step or layout differs between ranks");
+    if (values[1 + k] != -values[4 + k]) return reject("rank_mismatch", names[k], -1, "not the same on all ranks", "n, step, layout or format differs between ranks");
   return std::nullopt;
 }
-
-/// One block of m elements: payload, update, new_error.
-void compress_block(const float* grad, const float* error, std::int64_t m, std::uint8_t* payload, float* update, float* new_error) {
-  alignas(64) float c[sign_block::block];
-  constexpr std::int64_t lanes = 16;  // sums that do not wait for one another
-  double sums[lanes] = {};
-  std::int64_t i = 0;
-  for (; i + lanes <= m; i += lanes)
-    for (std::int64_t k = 0; k < lanes; ++k) {
-      c[i + k] = grad[i + k] + error[i + k];
-      sums[k] += std::abs(c[i + k]);
-    }
-  double sum = 0;
-  for (; i < m; ++i) sum += std::abs(c[i] = grad[i] + error[i]);
-  for (const double part : sums) sum += part;
-  const auto scale = static_cast<float>(sum / static_cast<double>(m));
-  const std::uint32_t scale_bits = std::bit_cast<std::uint32_t>(scale);
-  std::memcpy(payload, &scale, 4);
-  payload += 4;
-  for (i = 0; i + 8 <= m; i += 8) {
-    unsigned bits = 0;
-    for (int k = 0; k < 8; ++k) bits |= static_cast<unsigned>(c[i + k] < 0) << k;
-    payload[i / 8] = static_cast<std::uint8_t>(bits);
-  }
-  if (i < m) {
-    unsigned bits = 0;
-    for (std::int64_t k = i; k < m; ++k) bits |= static_cast<unsigned>(c[k] < 0) << (k - i);
-    payload[i / 8] = static_cast<std::uint8_t>(bits);
-  }
-  for (i = 0; i < m; ++i) {
-    update[i] = std::bit_cast<float>(scale_bits | static_cast<std::uint32_t>(c[i] < 0) << 31);
-    new_error[i] = c[i] - update[i];
-  }
-}
-
-/// The mean of one block's payloads of all ranks, `stride` bytes apart.
-void average_block(const std::uint8_t* payloads, std::int64_t stride, int ranks, std::int64_t m, float* average) {
-  alignas(64) double sum[sign_block::block];
-  std::fill_n(sum, m, 0.0);
-  for (int r = 0; r < ranks; ++r) {
-    const std::uint8_t* bytes = payloads + r * stride;
-    float scale;
-    std::memcpy(&scale, bytes, 4);
-    bytes += 4;
-    const std::uint64_t scale_bits = std::bit_cast<std::uint64_t>(static_cast<double>(scale));
-    std::int64_t j = 0;
-    for (; j + 8 <= m; j += 8) {
-      const std::uint64_t signs = bytes[j / 8];
-      for (int k = 0; k < 8; ++k) sum[j + k] += std::bit_cast<double>(scale_bits | (signs >> k & 1) << 63);
-    }
-    for (; j < m; ++j) sum[j] += std::bit_cast<double>(scale_bits | static_cast<std::uint64_t>(bytes[j / 8] >> (j % 8) & 1) << 63);
-  }
-  for (std::int64_t j = 0; j < m; ++j) average[j] = static_cast<float>(sum[j] / static_cast<double>(ranks));
-}
-
-}  // namespace
 
 AllGather gather_algorithm(std::int64_t bytes, int ranks) { return ranks > 4 && bytes < log_step_bytes ? AllGather::log_step : AllGather::direct; }
 
 Rejected run_in_segments(MultiRank::Call& call, std::int64_t blocks) {
   Communicator& communicator = call.communicator;
   const TensorRefMap& inputs = call.arguments.inputs;
-  if (Rejected rejected = agree(communicator, inputs)) return rejected;
-  const float* const grad = inputs.at("grad").flat<const float>().data();
-  const float* const error = inputs.at("error").flat<const float>().data();
-  std::uint8_t* const payload = call.arguments.outputs.at("payload").flat<std::uint8_t>().data();
-  float* const update = call.arguments.outputs.at("update").flat<float>().data();
-  float* const average = call.arguments.outputs.at("average").flat<float>().data();
-  float* const new_error = call.arguments.outputs.at("new_error").flat<float>().data();
+  const auto grads = inputs.at("grad").flat<const float>(), errors = inputs.at("error").flat<const float>();
+  dense::Signs signs = dense::look(grads, errors, 1);
+  if (Rejected rejected = agree(communicator, inputs, sign_block::format, signs.finite)) return rejected;
+  const float *const grad = grads.data(), *const error = errors.data();
+  TensorRefMap& outputs = call.arguments.outputs;
+  std::uint8_t* const payload = outputs.at("payload").flat<std::uint8_t>().data();
+  float* const average = outputs.at("average").flat<float>().data();
+  const passes::Out out = passes::outputs(outputs.at("update").view<float, 1>(), outputs.at("new_error").view<float, 1>(), nullptr);
   const std::int64_t n = inputs.at("grad").size(), segment = blocks * sign_block::block;
   const int ranks = communicator.size();
   constexpr std::int64_t block = sign_block::block, block_bytes = 4 + block / 8;
+  std::vector<float> scales(signs.means.size());
+  call.arguments.lengths.set("B", dense::write_format_1(signs, n, payload, scales));
+  *outputs.at("format").flat<std::int32_t>().data() = sign_block::format;
+  signs.bits.reset();
 
-  const auto compress = [=](std::int64_t first, std::int64_t last) {
-    for (std::int64_t at = first; at < last; at += block)
-      compress_block(grad + at, error + at, std::min(block, last - at), payload + at / block * block_bytes, update + at, new_error + at);
-  };
-  const auto decode = [=](const std::uint8_t* gathered, std::int64_t stride, std::int64_t first, std::int64_t last) {
-    for (std::int64_t at = first; at < last; at += block) average_block(gathered + (at - first) / block * block_bytes, stride, ranks, std::min(block, last - at), average + at);
+  // update and new_error of [first, last), then the average of all ranks' payloads, which lie `stride` bytes apart.
+  const auto apply = [&](const std::uint8_t* gathered, std::int64_t stride, std::int64_t first, std::int64_t last) {
+    std::vector<passes::Term> terms(static_cast<std::size_t>(ranks));
+    for (std::int64_t at = first; at < last; at += block) {
+      const std::int64_t m = std::min(block, last - at);
+      passes::apply_signs(grad + at, error + at, m, payload + at / block * block_bytes + 4, scales[static_cast<std::size_t>(at / block)], out.from(at));
+      for (int r = 0; r < ranks; ++r) {
+        const std::uint8_t* const bytes = gathered + r * stride + (at - first) / block * block_bytes;
+        passes::Term& term = terms[static_cast<std::size_t>(r)] = {nullptr, bytes + 4, 0};
+        std::memcpy(&term.scale, bytes, 4);
+      }
+      passes::mean(terms.data(), ranks, m, average + at);
+    }
   };
   if (ranks == 1) {
-    for (std::int64_t first = 0; first < n; first += block) {
-      const std::int64_t last = std::min(n, first + block);
-      compress(first, last);
-      decode(payload + first / block * block_bytes, 0, first, last);
-    }
+    apply(payload, 0, 0, n);
     return std::nullopt;
   }
 
@@ -191,7 +140,7 @@ Rejected run_in_segments(MultiRank::Call& call, std::int64_t blocks) {
     BufferBases bases{};
     bases[static_cast<std::size_t>(Buffer::input)] = payload + first / block * block_bytes;
     bases[static_cast<std::size_t>(Buffer::output)] = gathered;
-    stages.push_back({schedules.back().get(), bases, [=] { compress(first, last); }, [=] { decode(gathered, bytes, first, last); }});
+    stages.push_back({schedules.back().get(), bases, {}, [=, &apply] { apply(gathered, bytes, first, last); }});
   }
   execute_pipelined(stages, depth, communicator, [](std::size_t, const SumCall& copy) { std::memcpy(copy.into, copy.terms[0].data, static_cast<std::size_t>(copy.count)); });
   return std::nullopt;

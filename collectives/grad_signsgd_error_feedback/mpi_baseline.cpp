@@ -46,9 +46,11 @@ Rejected run_mpi_baseline(MultiRank::Call& call) {
   const TensorRefMap& inputs = call.arguments.inputs;
   if (Rejected rejected = agree(communicator, inputs)) return rejected;
   const auto grad = inputs.at("grad").flat<const float>(), error = inputs.at("error").flat<const float>();
-  const auto payload = call.arguments.outputs.at("payload").flat<std::uint8_t>();
+  const auto payload = call.arguments.outputs.at("payload").flat<std::uint8_t>().first(static_cast<std::size_t>(sign_block::bytes_of(inputs.at("grad").size())));
   const auto update = call.arguments.outputs.at("update").flat<float>(), average = call.arguments.outputs.at("average").flat<float>(), new_error = call.arguments.outputs.at("new_error").flat<float>();
   const std::size_t n = grad.size();
+  *call.arguments.outputs.at("format").flat<std::int32_t>().data() = sign_block::format;
+  call.arguments.lengths.set("B", static_cast<std::int64_t>(payload.size()));
 
   std::vector<float> c(n);
   for (std::size_t i = 0; i < n; ++i) c[i] = grad[i] + error[i];

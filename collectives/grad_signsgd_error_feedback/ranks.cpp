@@ -1,10 +1,12 @@
 // The multi-rank form: contract, shards, gate, workloads, scaling, cases.
 #include "collectives/grad_signsgd_error_feedback/ranks.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "collectives/grad_signsgd_error_feedback/sparse.h"
 #include "schedule/traffic.h"
 
 namespace faibench::grad_signsgd_error_feedback {
@@ -26,15 +28,28 @@ Mismatch on_rank(std::size_t rank, Mismatch bad) {
   return bad;
 }
 
+/// A private payload must decode to the rank's update; that format 1 does is part of its own check. All ranks must use the same format.
+GateResult check_decoded(const TensorMap& outputs, std::int64_t n) {
+  const auto format = outputs.at("format").ref().scalar<std::int32_t>();
+  if (format == sign_block::format) return std::nullopt;
+  if (format != sparse::format) return Mismatch{"format", {}, std::to_string(format), "1 or 128", 0, "ranks have no decoder for it"};
+  std::vector<float> update(static_cast<std::size_t>(n));
+  sparse::expand(sparse::decode(outputs.at("payload").ref().flat<const std::uint8_t>(), n), update);
+  const auto own = outputs.at("update").flat<float>();
+  for (std::size_t i = 0; i < update.size(); ++i)
+    if (std::bit_cast<std::uint32_t>(own[i]) != std::bit_cast<std::uint32_t>(update[i])) return Mismatch{"update", {static_cast<std::int64_t>(i)}, std::to_string(own[i]), std::to_string(update[i]), 0, "is not what payload decodes to"};
+  return std::nullopt;
+}
+
 /// Each rank's own step by the one-process gate, then the average of all ranks' updates: exact, and equal in bits everywhere.
 GateResult check_all_ranks(const TensorRefMap& whole, const std::vector<TensorMap>& outputs) {
   const TensorRef &grads = whole.at("grad"), &errors = whole.at("error");
   const std::int64_t ranks = grads.shape[0], n = grads.shape[1];
   if (static_cast<std::int64_t>(outputs.size()) != ranks) return Mismatch{"average", {}, "", "", 0, "outputs of " + std::to_string(outputs.size()) + " ranks of " + std::to_string(ranks)};
-  const Tensor format = Tensor::scalar<std::int32_t>(sign_block::format), no_state(Dtype::u8, {0});
+  const Tensor no_state(Dtype::u8, {0});
   std::vector<double> sum(static_cast<std::size_t>(n));
   for (std::size_t r = 0; r < outputs.size(); ++r) {
-    const struct { const char* name; TensorRef form; } wanted[] = {{"payload", {Dtype::u8, {sign_block::bytes_of(n)}, nullptr}},
+    const struct { const char* name; TensorRef form; } wanted[] = {{"format", {Dtype::i32, {}, nullptr}},
                                                                    {"update", {Dtype::f32, {n}, nullptr}},
                                                                    {"average", {Dtype::f32, {n}, nullptr}},
                                                                    {"new_error", {Dtype::f32, {n}, nullptr}}};
@@ -43,8 +58,10 @@ GateResult check_all_ranks(const TensorRefMap& whole, const std::vector<TensorMa
       if (!out) return on_rank(r, {name, {}, "", "", 0, "output is missing"});
       if (auto bad = same_form(name, out->ref(), form)) return on_rank(r, *bad);
     }
+    const Tensor* payload = outputs[r].find("payload");
+    if (!payload || payload->dtype() != Dtype::u8) return on_rank(r, {"payload", {}, "", "", 0, "output is missing"});
+    if (auto bad = check_decoded(outputs[r], n)) return on_rank(r, *bad);
     TensorRefMap own = refs(outputs[r]);
-    own.add("format", format.ref());
     own.add("new_state", no_state.ref());
     const std::int64_t row = 4 * n * static_cast<std::int64_t>(r);
     if (auto bad = check_own({Dtype::f32, {n}, grads.data + row}, {Dtype::f32, {n}, errors.data + row}, own)) return on_rank(r, *bad);
@@ -163,7 +180,8 @@ MultiRank multi_rank() {
   form.contract.input("error", {Dtype::f32}, {"n"}, "this rank's error carried from the step before", "finite");
   form.contract.input("step", {Dtype::i64}, {}, "step number, the same on all ranks", ">= 0");
   form.contract.input("layout", {Dtype::i64}, {"L", "2"}, "rows, cols of each matrix, the same on all ranks", "products sum to n");
-  form.contract.output("payload", {Dtype::u8}, {"B"}, "what this rank puts on the wire: format 1").rows = [](const TensorRefMap& inputs) { return sign_block::bytes_of(inputs.at("grad").size()); };
+  form.contract.output("format", {Dtype::i32}, {}, "wire format of payload, the same on all ranks: 1 or 128");
+  form.contract.output("payload", {Dtype::u8}, {"4*n+64"}, "what this rank puts on the wire").length = "B";
   form.contract.output("update", {Dtype::f32}, {"n"}, "decoded payload of this rank");
   form.contract.output("average", {Dtype::f32}, {"n"}, "mean of all ranks' updates, equal in every bit on all ranks");
   form.contract.output("new_error", {Dtype::f32}, {"n"}, "this rank's error for the next step");
@@ -173,9 +191,10 @@ MultiRank multi_rank() {
   form.contract.rule("nonfinite_grad", "NaN or Inf in grad of some rank", CheckedBy::variant, check_grad);
   form.contract.rule("nonfinite_error", "NaN or Inf in error of some rank", CheckedBy::variant, check_error);
   form.contract.rule("error_overflow", "grad + error of some rank is not finite in f32", CheckedBy::variant, check_sum);
-  form.contract.rule("rank_mismatch", "n, step or layout differ between ranks", CheckedBy::variant, [](const TensorRefMap&) { return Rejected(); });  // no rank can see it alone
+  form.contract.rule("rank_mismatch", "n, step, layout or format differ between ranks", CheckedBy::variant, [](const TensorRefMap&) { return Rejected(); });  // no rank can see it alone
   form.variants = {{"mpi_baseline", run_mpi_baseline, "format 1 in passes over the whole bucket, one blocking all-gather"},
                    {"mpi", run_mpi, "segments of whole blocks compressed while others travel; direct all-gathers, logarithmic where payloads are small"},
+                   {"mpi_sparse", run_mpi_sparse, "format 128: 3 in 1000 elements; lengths, then payloads 30 times shorter than format 1's"},
                    {"nccl", run_mpi, "the same over NCCL", false, true}};
   form.workloads = {
       {"smoke", "n = 10000", [](Random& random, int ranks) { return whole_input(random, 10000, ranks); }},

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <numeric>
 
 #include "collectives/grad_signsgd_error_feedback/ranks.h"
 #include "communicator/mpi_communicator.h"
@@ -27,19 +28,29 @@ Result run(Communicator& communicator, const TensorMap& shard, Variant&& variant
   result.rejected = variant(call);
   for (auto& [name, tensor] : result.outputs)
     for (std::int64_t i = 0; i < tensor.bytes(); ++i) result.untouched &= tensor.data()[i] == std::byte{0xCB};
+  if (!result.rejected) {  // cut to what counts
+    Tensor payload(Dtype::u8, {call.arguments.lengths.at("B")});
+    if (payload.bytes() > 0) std::memcpy(payload.data(), result.outputs.at("payload").data(), static_cast<std::size_t>(payload.bytes()));
+    result.outputs.at("payload") = std::move(payload);
+  }
   return result;
 }
 
-/// Outputs of all ranks, by rank.
+/// Outputs of all ranks, by rank. A payload's length may differ from rank to rank.
 std::vector<TensorMap> gathered(Communicator& communicator, const TensorMap& outputs) {
   std::vector<TensorMap> all(static_cast<std::size_t>(communicator.size()));
+  const std::vector<std::int64_t> one(all.size(), 1);
   for (auto& [name, tensor] : outputs) {
-    const std::vector<std::int64_t> counts(all.size(), tensor.bytes());
-    std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes()) * all.size());
+    const std::int64_t own = tensor.bytes();
+    std::vector<std::int64_t> counts(all.size());
+    communicator.all_gather(&own, counts.data(), one, Dtype::i64);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(std::reduce(counts.begin(), counts.end())));
     communicator.all_gather(tensor.data(), bytes.data(), counts, Dtype::u8);
+    const std::byte* at = bytes.data();
     for (std::size_t r = 0; r < all.size(); ++r) {
-      Tensor& copy = all[r].add(name, Tensor(tensor.dtype(), tensor.shape()));
-      if (tensor.bytes() > 0) std::memcpy(copy.data(), bytes.data() + r * static_cast<std::size_t>(tensor.bytes()), static_cast<std::size_t>(tensor.bytes()));
+      Tensor& copy = all[r].add(name, Tensor(tensor.dtype(), tensor.shape().empty() ? Shape{} : Shape{counts[r] / size_of(tensor.dtype())}));
+      if (counts[r] > 0) std::memcpy(copy.data(), at, static_cast<std::size_t>(counts[r]));
+      at += counts[r];
     }
   }
   return all;
@@ -108,6 +119,75 @@ TEST(SignRanks, the_gate_refuses_an_average_that_is_off_by_a_bit_on_one_rank_and
   TensorMap& last = outputs.back();
   for (std::size_t i = 0; i < 10000; ++i) last.at("new_error").flat<float>()[i] += last.at("update").flat<float>()[i] - last.at("average").flat<float>()[i];
   EXPECT_EQ(form().gate(refs(whole), outputs).has_value(), world.size() > 1);
+}
+
+/// A run: 20 steps, errors kept by each rank from its own new_error, the average applied by all alike.
+TEST(SignRanks, error_feedback_over_20_steps_keeps_every_bit_of_gradient_and_all_ranks_in_step) {
+  const auto world_owner = mpi_world();
+  Communicator& world = *world_owner;
+  constexpr std::int64_t n = 2 * 4096 + 777;
+  constexpr int steps = 20;
+  for (const auto& variant : form().variants) {
+    if (variant.on_nccl) continue;  // the same code
+    SCOPED_TRACE(variant.name);
+    Random random("signs", "20 steps", 1, 0);  // equal on all ranks: the whole input
+    std::vector<TensorMap> errors(static_cast<std::size_t>(world.size()));
+    for (TensorMap& error : errors) error.add("error", Tensor(Dtype::f32, {n}));
+    std::vector<double> sent(n), gradients(n);
+    for (int step = 0; step < steps; ++step) {
+      SCOPED_TRACE(step);
+      TensorMap whole = grad_signsgd_error_feedback::whole_input(random, n, world.size());
+      whole.at("step") = Tensor::scalar<std::int64_t>(step);
+      for (int r = 0; r < world.size(); ++r) std::memcpy(whole.at("error").data() + 4 * n * r, errors[static_cast<std::size_t>(r)].at("error").data(), 4 * n);
+      const Result result = run(world, form().shard(whole, world.rank(), world.size()), variant.run);
+      ASSERT_FALSE(result.rejected) << result.rejected->message;
+      const std::vector<TensorMap> outputs = gathered(world, result.outputs);
+      const GateResult bad = form().gate(refs(whole), outputs);  // averages equal in every bit among it
+      ASSERT_FALSE(bad) << to_string(*bad);
+      for (int r = 0; r < world.size(); ++r) std::memcpy(errors[static_cast<std::size_t>(r)].at("error").data(), outputs[static_cast<std::size_t>(r)].at("new_error").data(), 4 * n);
+      const std::span<const float> average = result.outputs.at("average").flat<float>(), grads = whole.at("grad").flat<float>();
+      for (std::int64_t i = 0; i < n; ++i) {
+        sent[static_cast<std::size_t>(i)] += average[static_cast<std::size_t>(i)];
+        for (int r = 0; r < world.size(); ++r) gradients[static_cast<std::size_t>(i)] += static_cast<double>(grads[static_cast<std::size_t>(n * r + i)]) / world.size();
+      }
+    }
+    for (std::int64_t i = 0; i < n; ++i) {  // what was not sent yet lies in the errors, all of it
+      double left = 0;
+      for (const TensorMap& error : errors) left += static_cast<double>(error.at("error").flat<float>()[static_cast<std::size_t>(i)]) / world.size();
+      ASSERT_NEAR(gradients[static_cast<std::size_t>(i)], sent[static_cast<std::size_t>(i)] + left, 1e-4) << "element " << i;
+    }
+  }
+}
+
+TEST(SignRanks, the_sparse_form_puts_thirty_times_fewer_bytes_on_the_wire) {
+  const auto world_owner = mpi_world();
+  Random random(6);
+  const TensorMap whole = form().workloads[0].inputs(random, world_owner->size()), shard = form().shard(whole, world_owner->rank(), world_owner->size());
+  const auto bytes = [&](auto variant) { return run(*world_owner, shard, variant).outputs.at("payload").bytes(); };
+  EXPECT_EQ(bytes(grad_signsgd_error_feedback::run_mpi), grad_signsgd_error_feedback::sign_block::bytes_of(10000));
+  EXPECT_LT(30 * bytes(grad_signsgd_error_feedback::run_mpi_sparse), grad_signsgd_error_feedback::sign_block::bytes_of(10000) + 30 * 16);
+}
+
+TEST(SignRanks, ranks_of_different_formats_refuse_each_other) {
+  const auto world_owner = mpi_world();
+  Communicator& world = *world_owner;
+  Random random(7);
+  const TensorMap whole = form().workloads[0].inputs(random, world.size()), shard = form().shard(whole, world.rank(), world.size());
+  const Result result = run(world, shard, world.rank() == 0 ? grad_signsgd_error_feedback::run_mpi_sparse : grad_signsgd_error_feedback::run_mpi);
+  if (world.size() == 1) return expect_right(world, result, whole);
+  EXPECT_EQ(result.rejected ? result.rejected->code : "", "rank_mismatch");
+  EXPECT_TRUE(result.untouched);
+}
+
+TEST(SignRanks, the_gate_refuses_a_private_payload_that_decodes_to_something_else) {
+  const auto world_owner = mpi_world();
+  Communicator& world = *world_owner;
+  Random random(8);
+  const TensorMap whole = form().workloads[0].inputs(random, world.size());
+  std::vector<TensorMap> outputs = gathered(world, run(world, form().shard(whole, world.rank(), world.size()), grad_signsgd_error_feedback::run_mpi_sparse).outputs);
+  EXPECT_FALSE(form().gate(refs(whole), outputs));
+  outputs.front().at("payload").data()[3] ^= std::byte{16};
+  EXPECT_TRUE(form().gate(refs(whole), outputs));
 }
 
 }  // namespace
