@@ -10,6 +10,7 @@
 namespace faibench {
 
 inline constexpr const char* run_format_name = "faibench-run/1";
+inline constexpr const char* scaling_format_name = "faibench-scaling/1";
 
 struct ScalingStudy;
 /// Fills the group /scaling (scaling.cpp).
