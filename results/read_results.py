@@ -6,10 +6,10 @@
     blocks = read_results.samples("RUN.h5", "coalesced_matrix_transpose", "cpu")
     facts = read_results.provenance("RUN.h5")           # a dict
     read_results.plot_speedups("RUN.h5", "speedups.png")
-    rows = read_results.scaling("SCALE.h5")             # a study over sizes and ranks, one row a cell
+    rows = read_results.scaling("SCALE.h5")             # a study over sizes and ranks, one row a cell; of several files: one study
     read_results.plot_scaling("SCALE.h5", "tp_allreduce_bias_fuse", "scaling.png")
 
-From a shell: read_results.py RUN.h5 [--plot PNG | --samples TASK VARIANT | --scaling | --plot-scaling TASK PNG | --provenance | --csv]
+From a shell: read_results.py RUN.h5... [--plot PNG | --samples TASK VARIANT | --scaling | --plot-scaling TASK PNG | --provenance | --csv]
 """
 import argparse
 import json
@@ -61,11 +61,30 @@ def samples(path, task, variant, workload=None):
 
 
 def scaling(path, table="rows"):
-    """A study of faibench scale: its rows (one a task, variant, size, number of ranks and cadence), or "fits", "findings", "links"."""
+    """A study of faibench scale: its rows (one a task, variant, size, number of ranks and cadence), or "fits", "findings", "links".
+
+    A list of files, as the elements of a job array leave them, is one study: efficiencies are those over all files, and a row that is in several files is the first one's.
+    """
+    if isinstance(path, (list, tuple)):
+        parts = [scaling(one, table) for one in path]
+        whole = pd.concat(parts, ignore_index=True)
+        whole.attrs = parts[0].attrs
+        return _with_efficiencies(whole.drop_duplicates("key", ignore_index=True)) if table == "rows" and len(parts) > 1 else whole
     with _open(path) as file:
         if "rows" not in file["scaling"]:
             raise KeyError(f"{path}: has no scaling study")
         return _table(file["scaling"][table])
+
+
+def _with_efficiencies(rows):
+    """Rows with t1 / tP and t1 / (P tP) where one rank was timed at equal task, variant, cadence and bytes."""
+    cell = ["task", "variant", "cadence", "bytes"]
+    timed = rows[(rows.verdict == "passed") & (rows.seconds > 0)]
+    one = timed[timed.ranks == 1].drop_duplicates(cell).set_index(cell).seconds
+    alone = one.reindex(pd.MultiIndex.from_frame(timed[cell])).to_numpy()
+    rows.loc[timed.index, "weak_efficiency"] = pd.Series(alone / timed.seconds, timed.index).fillna(0)
+    rows.loc[timed.index, "strong_efficiency"] = pd.Series(alone / timed.seconds / timed.ranks, timed.index).fillna(0)
+    return rows
 
 
 def provenance(path):
@@ -170,7 +189,7 @@ def plot_scaling(path, task, png, cadence="isolated"):
     handles += [line([], [], color="black", linestyle=dash[n], marker="x" if rows[rows.ranks == n].oversubscribed.any() else "o", markersize=4, label=f"{n} rank{'s' if n > 1 else ''}") for n in ranks]
     for axes in (time, bandwidth, efficiency):
         axes.grid(which="major", alpha=0.25)
-    hosts = provenance(path)["hosts"]
+    hosts = provenance(path[0] if isinstance(path, (list, tuple)) else path)["hosts"]
     where = (hosts[0]["cpu_model"] if hosts else "") or "an unknown machine"
     figure.suptitle(f"{task}, {cadence} calls, on {where}" + ("; crosses: OVERSUBSCRIBED, more ranks than cores" if rows.oversubscribed.any() else ""), fontsize=11)
     figure.legend(handles=handles, loc="lower center", ncols=min(8, len(handles)), fontsize=8)
@@ -181,7 +200,7 @@ def plot_scaling(path, task, png, cadence="isolated"):
 
 def main():
     parser = argparse.ArgumentParser(description="Shows a run file of faibench.", epilog="Exit code: 0, or 2 for a file that cannot be read.")
-    parser.add_argument("run", help="RUN.h5")
+    parser.add_argument("run", nargs="+", help="RUN.h5; several files of faibench scale are one study")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--plot", metavar="PNG", help="write a plot of the speedups")
     what.add_argument("--samples", nargs=2, metavar=("TASK", "VARIANT"), help="print the raw timings")
@@ -190,6 +209,11 @@ def main():
     what.add_argument("--provenance", action="store_true", help="print where the figures come from")
     what.add_argument("--csv", action="store_true", help="print all verdicts as CSV")
     options = parser.parse_args()
+    studies = options.scaling or options.plot_scaling
+    if len(options.run) > 1 and not studies:
+        parser.error("only --scaling and --plot-scaling take several files")
+    if not studies or len(options.run) == 1:
+        options.run = options.run[0]
     try:
         if options.plot:
             plot_speedups(options.run, options.plot)
