@@ -2,11 +2,12 @@
 //
 //   threshold code               12 bits: the threshold is 2^((code - 2385)/16), 0 is not used (an empty payload sends nothing)
 //   short?, count                the number of elements sent is budget(n) unless fewer are not zero
-//   counts of halves             from the whole vector down to single elements: how many of a range's elements lie in its left half.
+//   counts of halves             from the whole vector down to ranges with one element: how many of a range's elements lie in its left half.
 //                                Down to a block of 4096 every number is equally likely; within a block the count is binomial, which makes the positions of k
 //                                elements cost log2 of the number of ways to place them, without a table of gaps and without a coder step for each of the n elements
 //   level                        by block that sends, when its count is known: 3 bits
-//   class, sign                  by element, at its place: class in unary by adaptive bits
+//   place                        of a range's only element: every place is equally likely
+//   class, sign                  by element, after its place: class in unary by adaptive bits
 //
 // Value of an element: +- threshold * 2^(-level/4) * 2^class. Every element sent is at least its block's threshold, so a value is never larger than the element:
 // no element's error grows, whatever c is.
@@ -114,8 +115,8 @@ class Walk {
 
   void elements(std::int64_t first, std::int64_t last, std::int64_t k) {
     if (k == 0) return;
-    if (last - first == 1) {
-      coder_.element(first);
+    if (k == 1) {
+      coder_.element(coder_.place(first, last));
       return;
     }
     const std::int64_t middle = (first + last) / 2;
@@ -164,6 +165,10 @@ struct Writer {
     coder.put(start, starts[static_cast<std::size_t>(left) + 1] - start, 1 << 16);
     return left;
   }
+  std::int64_t place(std::int64_t first, std::int64_t last) {
+    coder.put_uniform(static_cast<std::uint64_t>(picked.positions[at] - first), static_cast<std::uint64_t>(last - first));
+    return picked.positions[at];
+  }
   void level(std::int64_t block) { coder.put_uniform(picked.levels[static_cast<std::size_t>(block)], level_count); }
   void element(std::int64_t) {
     for (int magnitude = 0;; ++magnitude) {
@@ -197,6 +202,7 @@ struct Reader {
     coder.take(start, starts[static_cast<std::size_t>(left) + 1] - start);
     return std::clamp<std::int64_t>(left, low, high);
   }
+  std::int64_t place(std::int64_t first, std::int64_t last) { return first + static_cast<std::int64_t>(coder.uniform(static_cast<std::uint64_t>(last - first))); }
   void level(std::int64_t block) { picked.levels[static_cast<std::size_t>(block)] = static_cast<std::uint8_t>(coder.uniform(level_count)); }
   void element(std::int64_t i) {
     int magnitude = 0;
