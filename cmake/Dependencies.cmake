@@ -17,6 +17,7 @@ endif()
 
 # Never required: what a GPU machine adds.
 find_package(CUDAToolkit QUIET)
+find_package(Boost 1.74 QUIET COMPONENTS context)  # CUDA kernels on the CPU
 find_path(FAIBENCH_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 if(CUDAToolkit_FOUND)
   message(STATUS "CUDA ${CUDAToolkit_VERSION} found: GPUs are counted at run time")

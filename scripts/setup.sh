@@ -9,7 +9,9 @@ fail() {  # MESSAGE [EXIT_CODE]
 }
 
 run_packages=(g++ cmake ninja-build pkg-config openmpi-bin libopenmpi-dev libhdf5-dev libcli11-dev libfmt-dev nlohmann-json3-dev libhwy-dev libhwloc-dev libxxhash-dev)
-test_packages=(libgtest-dev libgmock-dev libsimgrid-dev python3 python3-h5py python3-numpy python3-pandas python3-matplotlib)
+test_packages=(libgtest-dev libgmock-dev libboost-context-dev libsimgrid-dev python3 python3-h5py python3-numpy python3-pandas python3-matplotlib)
+# Of the tests on several hosts, which are skipped where these cannot be had.
+cluster_packages=(slurm-wlm munge iproute2)
 
 # What of the named Debian packages is not installed, one a line.
 missing_packages() {
@@ -62,6 +64,7 @@ set_up() {  # run | test
   [[ $1 == test ]] && packages+=("${test_packages[@]}")
   if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
     install_packages "${packages[@]}"
+    if [[ $1 == test ]] && ! (install_packages "${cluster_packages[@]}"); then printf 'The tests on several hosts (ctest -L cluster) will be skipped\n'; fi
   else
     list_what_to_install
   fi

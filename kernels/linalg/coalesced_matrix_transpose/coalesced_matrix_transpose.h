@@ -12,4 +12,8 @@ namespace reference { void transpose(View<const float, 2> x, View<float, 2> y); 
 namespace baseline { void transpose(View<const float, 2> x, View<float, 2> y); }
 namespace cpu { void transpose(View<const float, 2> x, View<float, 2> y); }
 
+/// The same on a GPU: the views point into device memory, the kernel runs on cuda::current_stream(). Throws Error(device).
+namespace cuda_baseline { void transpose(View<const float, 2> x, View<float, 2> y); }
+namespace cuda { void transpose(View<const float, 2> x, View<float, 2> y); }
+
 }  // namespace faibench::coalesced_matrix_transpose

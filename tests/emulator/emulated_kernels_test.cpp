@@ -1,0 +1,77 @@
+// CUDA variants on the emulator: right on every case, and without a fault in how they get there.
+#include "kernels/linalg/coalesced_matrix_transpose/coalesced_matrix_transpose.h"
+#include "emulator/device.h"
+#include "kernels/task_harness.h"
+
+namespace faibench::testing_support {
+namespace {
+
+/// `kernel` with the tensors of each call lent to the emulated device. A fault becomes Error(device).
+Kernel on_emulator(Kernel kernel) {
+  const auto call = [kernel](Arguments& arguments) {
+    std::vector<std::unique_ptr<emulator::Lent>> lent;
+    for (const auto& [name, tensor] : arguments.outputs)
+      lent.push_back(std::make_unique<emulator::Lent>(tensor.data, static_cast<std::size_t>(tensor.bytes()), name, emulator::Lent::Access::read_write));
+    for (const auto& [name, tensor] : arguments.inputs)
+      if (!arguments.outputs.find(name)) lent.push_back(std::make_unique<emulator::Lent>(tensor.data, static_cast<std::size_t>(tensor.bytes()), name, emulator::Lent::Access::read));
+    Rejected rejected = kernel(arguments);
+    if (const auto fault = emulator::take_fault()) throw Error(Error::Kind::device, fault->message);
+    return rejected;
+  };
+  return Kernel({{[](const TensorRefMap&, const TensorRefMap&) { return true; }, call}});
+}
+
+struct Emulated {
+  const char* task;
+  Variant variant;
+};
+std::ostream& operator<<(std::ostream& out, const Emulated& emulated) { return out << emulated.task << " " << emulated.variant.name; }
+
+std::vector<Emulated> variants() {
+  std::vector<Emulated> list;
+  const auto add = [&](const char* task, const char* name, Kernel kernel) { list.push_back({task, {name, on_emulator(std::move(kernel)), ""}}); };
+  {
+    namespace t = coalesced_matrix_transpose;
+    add("coalesced_matrix_transpose", "cuda_baseline", Kernel({bind(t::cuda_baseline::transpose, {"x", "y"})}));
+    add("coalesced_matrix_transpose", "cuda", Kernel({bind(t::cuda::transpose, {"x", "y"})}));
+  }
+  return list;
+}
+
+class EachEmulated : public testing::TestWithParam<Emulated> {
+ protected:
+  const Task& task() const { return *find_task(GetParam().task); }
+};
+
+// A case that takes the emulator long is one whose size is what it is about.
+TEST_P(EachEmulated, is_right_on_every_case) {
+  for (const Case& c : task().cases) {
+    SCOPED_TRACE(c.name);
+    Random random(task().name, c.name, 1, 0);
+    check_inputs(task(), GetParam().variant, c.inputs(random));
+  }
+}
+
+TEST_P(EachEmulated, is_right_on_random_cases) {
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    SCOPED_TRACE(i);
+    Random random(task().name, "random", 1, i);
+    check_inputs(task(), GetParam().variant, task().random_case(random));
+  }
+}
+
+TEST_P(EachEmulated, is_right_on_the_case_files) {
+  const std::filesystem::path folder = std::filesystem::path(std::getenv("FAIBENCH_CASES")) / task().name;
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    SCOPED_TRACE(entry.path().string());
+    check_inputs(task(), GetParam().variant, read_case_file(entry.path()).inputs);
+    ++files;
+  }
+  EXPECT_GT(files, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(EmulatedKernels, EachEmulated, testing::ValuesIn(variants()), [](const auto& info) { return std::string(info.param.task) + "_" + info.param.variant.name; });
+
+}  // namespace
+}  // namespace faibench::testing_support
