@@ -130,7 +130,22 @@ struct Staged {
   Run run;
 };
 
+thread_local Executed so_far;
+
+Executed counted(const Executed& executed) {
+  for (const std::size_t level : {0, 1}) {
+    so_far.bytes_sent[level] += executed.bytes_sent[level];
+    so_far.bytes_received[level] += executed.bytes_received[level];
+  }
+  so_far.bytes_read += executed.bytes_read;
+  so_far.messages_sent += executed.messages_sent;
+  so_far.rounds += executed.rounds;
+  return executed;
+}
+
 }  // namespace
+
+const Executed& executed_so_far() { return so_far; }
 
 Executed execute(const Schedule& schedule, Communicator& communicator, const BufferBases& bases, const SumFunction& sum) {
   Executed executed;
@@ -139,7 +154,7 @@ Executed execute(const Schedule& schedule, Communicator& communicator, const Buf
     run.start();
     run.finish();
   }
-  return executed;
+  return counted(executed);
 }
 
 // The order of starts is the same on all ranks, because it follows from the numbers of rounds alone: so messages match.
@@ -164,7 +179,7 @@ Executed execute_pipelined(std::span<const Stage> stages, int depth, Communicato
     }
     std::erase_if(under_way, [&](const Staged& staged) { return &staged != just_started && staged.run.done(); });
   }
-  return executed;
+  return counted(executed);
 }
 
 }  // namespace faibench

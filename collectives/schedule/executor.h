@@ -31,6 +31,9 @@ struct Executed {
   int rounds = 0;
 };
 
+/// Sums over all schedules that this thread has executed: what is there after a call and was not before is that call's.
+const Executed& executed_so_far();
+
 /// Collective over the schedule's ranks. Elements travel as bytes. Throws what the communicator throws.
 /// A buffer that lies in memory from Communicator::share() must do so on all ranks, at the same place of it: ranks of the node then read it there, between two barriers of the node,
 /// and no message is sent. That rule is what lets all ranks decide alike without asking each other.

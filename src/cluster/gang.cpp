@@ -13,7 +13,6 @@
 #include "cluster/deadline.h"
 #include "cluster/gang_member.h"
 #include "communicator/mpi_communicator.h"
-#include "communicator/nccl_communicator.h"
 #include "judge/statistics.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
@@ -95,10 +94,7 @@ class GangItem {
 
   // What a variant on NCCL is called with; the reason where this gang has none.
   std::unique_ptr<Communicator> transport_over(Communicator& communicator) {
-    if (!variant_.on_nccl) return nullptr;
-    auto transport = nccl_communicator(communicator, why_no_transport_);
-    if (!transport && why_no_transport_.empty()) why_no_transport_ = "no GPU";
-    return transport;
+    return transport_of(variant_, communicator, why_no_transport_);
   }
 
   const MultiRank::RankVariant& find_variant() const {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <numeric>
 
+#include "communicator/nccl_communicator.h"
 #include "tensor/random.h"
 
 namespace faibench {
@@ -16,11 +16,23 @@ constexpr std::byte poison{0xa5};
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+}  // namespace
+
+std::unique_ptr<Communicator> transport_of(const MultiRank::RankVariant& variant, Communicator& communicator, std::string& why_not) {
+  why_not.clear();
+  if (!variant.on_nccl) return nullptr;
+  auto transport = nccl_communicator(communicator, why_not);
+  if (!transport && why_not.empty()) why_not = "no GPU";
+  return transport;
+}
+
 std::uint64_t hash_of(const TensorRefMap& tensors) {
   std::uint64_t hash = 0;
   for (const auto& [name, tensor] : tensors) hash = XXH3_64bits_withSeed(tensor.data, static_cast<std::size_t>(tensor.bytes()), hash);
   return hash;
 }
+
+namespace {
 
 // Cuts outputs of data-dependent length to what the call said.
 void cut(const Contract& contract, const TensorRefMap& inputs, const Dims& dims, const Dims& lengths, TensorMap& outputs) {
@@ -60,7 +72,7 @@ GangMember::Call GangMember::call(const MultiRank::RankVariant& variant, const T
     if (!shard.find(name)) std::memset(tensor.data(), static_cast<int>(poison), static_cast<std::size_t>(tensor.bytes()));
   }
   TensorRefMap outputs = refs(result.outputs);
-  if (variant.registered) lay_out_shared(inputs, outputs);
+  if (variant.registered) shared_.place(communicator_, form_.contract, inputs, outputs);
   const std::uint64_t inputs_before = hash_of(inputs), outputs_before = hash_of(outputs);
   MultiRank::Call call{variant.on_nccl && transport_ ? *transport_ : communicator_, {inputs, outputs, {}}};
   communicator_.barrier();
@@ -76,29 +88,6 @@ GangMember::Call GangMember::call(const MultiRank::RankVariant& variant, const T
   }
   if (!result.rejected) cut(form_.contract, inputs, dims, call.arguments.lengths, result.outputs);
   return result;
-}
-
-// One block holds all tensors, each where the largest of any rank has room, in the contract's order: the same places on all ranks.
-void GangMember::lay_out_shared(TensorRefMap& inputs, TensorRefMap& outputs) {
-  constexpr std::int64_t alignment = 4096;
-  std::vector<TensorRef*> tensors;
-  for (const TensorSpec& spec : form_.contract.inputs()) tensors.push_back(inputs.find(spec.name));
-  for (const TensorSpec& spec : form_.contract.outputs()) tensors.push_back(outputs.find(spec.name));
-  std::vector<std::int64_t> room;
-  for (const TensorRef* tensor : tensors) room.push_back(tensor ? (std::max<std::int64_t>(tensor->bytes(), 1) + alignment - 1) / alignment * alignment : 0);
-  communicator_.all_reduce(room.data(), room.data(), static_cast<std::int64_t>(room.size()), Dtype::i64, Reduce::max);
-  const std::int64_t wanted = std::accumulate(room.begin(), room.end(), std::int64_t{0});
-  if (!shared_ || shared_->bytes() < wanted) {
-    shared_.reset();
-    shared_ = communicator_.share(wanted);
-    if (!shared_) throw NotShared{communicator_.why_not_shared()};
-  }
-  std::byte* place = shared_->own();
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    if (tensors[t] && tensors[t]->bytes() > 0) std::memcpy(place, tensors[t]->data, static_cast<std::size_t>(tensors[t]->bytes()));
-    if (tensors[t]) tensors[t]->data = place;
-    place += room[t];
-  }
 }
 
 std::optional<std::string> GangMember::judge(const TensorMap& whole, const Call& call) {

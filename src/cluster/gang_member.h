@@ -6,15 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "cluster/shared_tensors.h"
 #include "communicator/communicator.h"
 #include "task/task.h"
 
 namespace faibench {
 
-/// A registered variant's tensors cannot lie in memory shared between ranks; all ranks see it alike.
-struct NotShared {
-  std::string why;
-};
+/// Collective. What a variant on NCCL is called with: the same ranks in the same order, a GPU for each. Null for other variants (`why_not` empty), and where there is none, with the reason.
+std::unique_ptr<Communicator> transport_of(const MultiRank::RankVariant& variant, Communicator& communicator, std::string& why_not);
+/// Of all bytes, in order: equal where nothing was changed.
+std::uint64_t hash_of(const TensorRefMap& tensors);
 
 /// All methods are collective unless said otherwise: every member makes the same calls in the same order, so that none ever waits alone.
 class GangMember {
@@ -62,11 +63,10 @@ class GangMember {
   std::int64_t highest(std::int64_t value);
   std::optional<std::string> differing_output(const TensorMap& outputs);
   std::vector<TensorMap> gather_outputs(const TensorMap& own);
-  void lay_out_shared(TensorRefMap& inputs, TensorRefMap& outputs);
 
   Communicator& communicator_;
   Communicator* transport_;
-  std::unique_ptr<SharedMemory> shared_;  // of registered variants; grows
+  SharedTensors shared_;  // of registered variants
   const Task& task_;
   const MultiRank& form_;
 };
