@@ -11,13 +11,28 @@
 namespace faibench::diloco_comm_chunk_balance {
 namespace {
 
-TensorMap whole_input(Random& random, const std::vector<std::int64_t>& sizes, std::int32_t chunks, int ranks) {
+std::int64_t elements_of(const std::vector<std::int64_t>& sizes) {
   std::int64_t elements = 0;
   for (const std::int64_t size : sizes) elements += size / 4;
+  return elements;
+}
+TensorMap input_without_deltas(const std::vector<std::int64_t>& sizes, std::int32_t chunks) {
   TensorMap inputs;
   inputs.add("sizes", Tensor::of({static_cast<std::int64_t>(sizes.size())}, sizes));
   inputs.add("chunks", Tensor::scalar(chunks));
-  random.fill_normal(inputs.add("deltas", Tensor(Dtype::f32, {ranks, elements})).flat<float>());
+  return inputs;
+}
+/// A rank's deltas are of a generator of its own, so that no rank need make another's.
+TensorMap whole_input(const Random& random, const std::vector<std::int64_t>& sizes, std::int32_t chunks, int ranks) {
+  TensorMap inputs = input_without_deltas(sizes, chunks);
+  const std::int64_t elements = elements_of(sizes);
+  const auto deltas = inputs.add("deltas", Tensor(Dtype::f32, {ranks, elements})).flat<float>();
+  for (int rank = 0; rank < ranks; ++rank) random.stream(static_cast<std::uint64_t>(rank)).fill_normal(deltas.subspan(static_cast<std::size_t>(rank * elements), static_cast<std::size_t>(elements)));
+  return inputs;
+}
+TensorMap own_input(const Random& random, const std::vector<std::int64_t>& sizes, std::int32_t chunks, int rank) {
+  TensorMap inputs = input_without_deltas(sizes, chunks);
+  random.stream(static_cast<std::uint64_t>(rank)).fill_normal(inputs.add("deltas", Tensor(Dtype::f32, {elements_of(sizes)})).flat<float>());
   return inputs;
 }
 
@@ -141,12 +156,13 @@ MultiRank multi_rank(const Contract& rules) {
   for (const Rule& rule : rules.rules()) form.contract.rule(rule.code, rule.condition, rule.checked_by, rule.check);
   form.contract.rule("bad_size", "a size is no multiple of 4, or the sizes do not sum to the bytes of deltas", CheckedBy::runner, check_deltas);
   form.variants = {{"mpi_baseline", run_mpi_baseline, "chunk by chunk: pack, blocking all-reduce, unpack"},
-                   {"mpi", run_mpi, "direct all-reduces in ascending rank, packing one chunk while others travel"},
-                   {"nccl", run_mpi, "the same over NCCL", false, true}};
-  form.workloads = {
-      {"smoke", "two layers of GPT-3 175B, sizes divided by 4096, P = 4", [](Random& random, int ranks) { return whole_input(random, small_gpt_3(2), 4, ranks); }},
-      {"standard", "GPT-3 175B, sizes divided by 4096, P = 12", [](Random& random, int ranks) { return whole_input(random, small_gpt_3(96), 12, ranks); }},
+                   {"mpi", run_mpi, "all-reduces in ascending rank, packing one chunk while others travel", false, false, report_step},
+                   {"nccl", run_mpi, "the same over NCCL", false, true, report_step}};
+  const auto workload = [](std::string name, std::string description, std::int64_t layers, std::int32_t chunks) {
+    return MultiRank::RankWorkload{std::move(name), std::move(description), [=](Random& random, int ranks) { return whole_input(random, small_gpt_3(layers), chunks, ranks); },
+                                   [=](Random& random, int rank, int) { return own_input(random, small_gpt_3(layers), chunks, rank); }};
   };
+  form.workloads = {workload("smoke", "two layers of GPT-3 175B, sizes divided by 4096, P = 4", 2, 4), workload("standard", "GPT-3 175B, sizes divided by 4096, P = 12", 96, 12)};
   form.cases = cases();
   form.identical = {"averaged"};
   form.scaling = scaling();

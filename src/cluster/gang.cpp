@@ -161,9 +161,9 @@ class GangItem {
       const MultiRank::RankWorkload& inputs = last ? workload : workloads[static_cast<std::size_t>(round) % workloads.size()].name == workload.name ? workload : workloads.front();
       stage_.set("gate on " + inputs.name);
       if (agreed_to_stop()) return std::nullopt;
-      const TensorMap whole = member.whole(inputs, order_.seed, static_cast<std::uint64_t>(1'000'000 + round));
+      const GangMember::Input input = member.input(inputs, order_.seed, static_cast<std::uint64_t>(1'000'000 + round));
       ++record.cases;
-      if (auto wrong = member.judge(whole, member.call(variant_, member.shard(whole)))) return Wrong{"value", "gate on " + inputs.name + ": " + *wrong};
+      if (auto wrong = member.judge(input.whole, member.call(variant_, input.shard))) return Wrong{"value", "gate on " + inputs.name + ": " + *wrong};
     }
     return damages ? std::nullopt : gate_of_mismatches(record, workloads.front());
   }
@@ -244,18 +244,14 @@ class GangItem {
   Block block(const MultiRank::RankWorkload& workload, int calls, bool baseline_first) {
     Block result;
     result.baseline_first = baseline_first;
-    std::vector<TensorMap> wholes, shards;
-    for (int c = 0; c < calls; ++c) {
-      TensorMap whole = member_.whole(workload, order_.seed, repetition_++);
-      shards.push_back(member_.shard(whole));
-      wholes.push_back(member_.leads() ? std::move(whole) : TensorMap{});
-    }
+    std::vector<GangMember::Input> inputs;
+    for (int c = 0; c < calls; ++c) inputs.push_back(member_.input(workload, order_.seed, repetition_++));
     std::vector<GangMember::Call> made;
     for (const bool baseline_turn : {baseline_first, !baseline_first}) {
       std::vector<double> seconds;
       made.clear();
-      for (const TensorMap& shard : shards) {
-        made.push_back(member_.call(baseline_turn ? baseline_ : variant_, shard));
+      for (const GangMember::Input& input : inputs) {
+        made.push_back(member_.call(baseline_turn ? baseline_ : variant_, input.shard));
         seconds.push_back(made.back().seconds);
       }
       double own = 0, slowest = 0;
@@ -264,7 +260,7 @@ class GangItem {
       (baseline_turn ? result.own_baseline_seconds : result.own_seconds) = own;
       (baseline_turn ? result.baseline_seconds : result.seconds) = slowest;
       for (std::size_t c = 0; c < made.size(); ++c) {  // between the two turns: gating is not timed
-        if (auto wrong = member_.judge(wholes[c], made[c])) {
+        if (auto wrong = member_.judge(inputs[c].whole, made[c])) {
           if (baseline_turn) throw Error(Error::Kind::internal, task_.name + ": the multi-rank baseline fails the gate: " + *wrong);
           result.wrong = Wrong{"value", "timed call: " + *wrong};
           return result;
@@ -309,6 +305,8 @@ class GangItem {
       if (member_.from_leader(*reason ? 1 : 0) != 0) break;
     }
     summarize(record, blocks, warm_ups, calls, ratios, workload);
+    stage_.set("report");
+    if (variant_.report) record.note = member_.report(variant_, member_.input(workload, order_.seed, 0).shard);
     return true;
   }
 

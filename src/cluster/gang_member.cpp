@@ -54,6 +54,29 @@ TensorMap GangMember::whole(const MultiRank::RankWorkload& workload, std::uint64
   return workload.inputs(random, size());
 }
 
+GangMember::Input GangMember::input(const MultiRank::RankWorkload& workload, std::uint64_t seed, std::uint64_t repetition) const {
+  Input input;
+  if (workload.own) {
+    Random random(task_.name, "ranks " + workload.name, seed, repetition);
+    input.shard = workload.own(random, rank(), size());
+    if (!leads()) return input;
+  }
+  input.whole = whole(workload, seed, repetition);
+  if (!workload.own) input.shard = shard(input.whole);
+  if (!leads()) input.whole = {};
+  return input;
+}
+
+std::string GangMember::report(const MultiRank::RankVariant& variant, const TensorMap& shard) {
+  if (!variant.report || variant.registered) return {};
+  const TensorRefMap inputs = refs(shard);
+  TensorMap outputs = allocate_outputs(form_.contract, inputs);
+  TensorRefMap room = refs(outputs);
+  MultiRank::Call call{variant.on_nccl && transport_ ? *transport_ : communicator_, {inputs, room, {}}};
+  communicator_.barrier();
+  return variant.report(call);
+}
+
 GangMember::Call GangMember::call(const MultiRank::RankVariant& variant, const TensorMap& shard) {
   Call result;
   TensorRefMap inputs = refs(shard);

@@ -31,6 +31,9 @@ class GangMember {
   [[nodiscard]] TensorMap whole(const MultiRank::RankWorkload& workload, std::uint64_t seed, std::uint64_t repetition) const;
   /// This member's part of it. Not collective.
   [[nodiscard]] TensorMap shard(const TensorMap& whole) const { return form_.shard(whole, rank(), size()); }
+  struct Input { TensorMap whole, shard; };
+  /// The whole, on the leader alone, and this member's part of it. Not collective.
+  [[nodiscard]] Input input(const MultiRank::RankWorkload& workload, std::uint64_t seed, std::uint64_t repetition) const;
 
   struct Call {
     double seconds = 0;       ///< this member's own
@@ -42,6 +45,8 @@ class GangMember {
   /// Poisons outputs, waits for all, runs the variant. General codes and the runner's rules come first; where any member finds one, nobody runs and all report the lowest rank's.
   /// A registered variant works on copies in shared memory, made before and fetched after what is timed; throws NotShared where there is none.
   Call call(const MultiRank::RankVariant& variant, const TensorMap& shard);
+  /// The variant's own report of one more call on valid input; empty where it has none. The leader's line.
+  std::string report(const MultiRank::RankVariant& variant, const TensorMap& shard);
 
   /// What is wrong with a call on valid input, the same line on every member: rejections, changed inputs, outputs that the form wants identical and are not, the gate.
   /// `whole` is read on the leader alone.

@@ -74,6 +74,8 @@ struct MultiRank {
     std::string idea;
     bool registered = false;  ///< inputs and outputs lie in memory shared between the ranks of a node (Communicator::peer_address works on them)
     bool on_nccl = false;     ///< runs on the NCCL transport; skipped where there is no GPU for every rank
+    /// One more call on a workload, after the timed ones, that measures what the contract wants reported and no gate reads. Collective; rank 0's line goes into the record's note.
+    std::function<std::string(Call&)> report = {};
   };
   /// Contract of one rank's shard: its tensors and rejections.
   Contract contract;
@@ -83,6 +85,8 @@ struct MultiRank {
     std::string name;
     std::string description;
     std::function<TensorMap(Random&, int ranks)> inputs;
+    /// What `shard` cuts from `inputs` for that rank, made without the rest, from an equal generator; equal in every bit. Empty: every rank makes the whole.
+    std::function<TensorMap(Random&, int rank, int ranks)> own = {};
   };
   std::vector<RankWorkload> workloads;
   /// A fixed case of the gate, for any number of ranks: an edge shape or uneven shards; with `damage`, an invalid shard on one rank or a disagreement between ranks.

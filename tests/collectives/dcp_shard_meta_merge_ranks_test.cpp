@@ -172,6 +172,30 @@ TEST(DcpRanks, scaling_sizes_are_met) {
   }
 }
 
+TEST(DcpRanks, the_schedule_fits_together_and_the_bound_is_never_above_its_forecast) {
+  if (mpi_world()->size() > 1) return;  // the same anywhere
+  const CostModel model{{1e-6, 5e-6}, {1e-10, 8e-11}, 0};
+  for (const int ranks : {2, 3, 4, 8, 64, 1024})
+    for (const std::int64_t bytes : {std::int64_t{100}, std::int64_t{4096}, std::int64_t{100'000}, std::int64_t{1} << 20}) {
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, " << bytes << " bytes");
+      const NodeMap nodes = NodeMap::regular(ranks, 8);
+      const auto schedule = form().scaling->schedule(bytes, nodes);
+      const int sampled[] = {0, 1, ranks / 2, ranks - 1};
+      EXPECT_EQ(fault_in(*schedule, std::span(sampled).subspan(ranks == 2 ? 2 : 0)), std::nullopt);
+      EXPECT_LE(bound_seconds(form().scaling->bound(bytes, ranks), nodes, model), predicted_seconds(*schedule, nodes, model) * (1 + 1e-12)) << schedule->algorithm();
+    }
+}
+
+TEST(DcpRanks, the_schedule_of_many_ranks_has_log_P_messages_a_rank) {
+  const NodeMap nodes = NodeMap::regular(1024, 8);
+  for (const std::int64_t bytes : {std::int64_t{64} << 10, std::int64_t{1} << 20}) {
+    const auto schedule = form().scaling->schedule(bytes, nodes);
+    const Traffic traffic = traffic_of(*schedule, nodes, 77);
+    EXPECT_LE(traffic.messages_sent[0] + traffic.messages_sent[1], 9 * 10) << bytes;
+    EXPECT_LE(traffic.most_incoming, 2) << bytes;
+  }
+}
+
 TEST(DcpRanks, a_rank_must_receive_the_names_it_lacks_and_the_sizes_beyond_its_own) {
   const TensorMap whole = dcp_shard_meta_merge::merge_input({{{"ab", 0, 1}, {"cde", 0, 1}, {"f", 0, 9}}, {{"ab", 1, 1}, {"f", 0, 2}}});
   EXPECT_EQ(form().wire_floor(whole, 2).bytes, 3 + 8 + 8);  // rank 1 lacks "cde" and the size of "f"

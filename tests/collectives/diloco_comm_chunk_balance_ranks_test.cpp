@@ -5,6 +5,8 @@
 
 #include "collectives/diloco_comm_chunk_balance/ranks.h"
 #include "communicator/mpi_communicator.h"
+#include "schedule/executor.h"
+#include "schedule/traffic.h"
 
 namespace faibench {
 namespace {
@@ -105,6 +107,108 @@ TEST(DilocoRanks, the_smoke_workload_is_averaged_by_both_variants_within_the_gat
     const GateResult bad = form().gate(refs(whole), outputs);
     EXPECT_FALSE(bad) << to_string(*bad);
   }
+}
+
+TEST(DilocoRanks, a_rank_makes_its_own_part_of_a_workload_in_the_same_bits) {
+  const auto world = mpi_world();
+  Random one(5), other(5);
+  const auto& smoke = form().workloads[0];
+  const TensorMap shard = form().shard(smoke.inputs(one, world->size()), world->rank(), world->size()), own = smoke.own(other, world->rank(), world->size());
+  for (const auto& [name, tensor] : shard) {
+    ASSERT_EQ(own.at(name).shape(), tensor.shape()) << name;
+    EXPECT_EQ(std::memcmp(own.at(name).data(), tensor.data(), static_cast<std::size_t>(tensor.bytes())), 0) << name;
+  }
+}
+
+TEST(DilocoRanks, a_step_is_timed_chunk_by_chunk_alike_on_all_ranks) {
+  const auto world = mpi_world();
+  if (world->size() == 1) return;
+  const auto& c = form().cases[2];  // more chunks than tensors
+  ASSERT_EQ(c.name, "empty_chunks");
+  Random random(6);
+  const TensorMap whole = c.inputs(random, world->size()), shard = form().shard(whole, world->rank(), world->size());
+  diloco_comm_chunk_balance::StepTimes times;
+  Result result = run(*world, shard, [&](MultiRank::Call& call) {
+    times = diloco_comm_chunk_balance::measure_step(call);
+    return Rejected();
+  });
+  expect_average(result, whole);
+  ASSERT_EQ(times.chunk_seconds.size(), 9U);
+  double most = 0, sum = 0;
+  for (std::size_t k = 0; k < 9; ++k) {
+    EXPECT_EQ(times.chunk_seconds[k] > 0, times.chunk_bytes[k] > 0) << k;
+    most = std::max(most, times.chunk_seconds[k]);
+    sum += times.chunk_seconds[k];
+  }
+  EXPECT_EQ(times.chunk_seconds[static_cast<std::size_t>(times.slowest)], most);
+  EXPECT_GT(times.communication_seconds, 0);
+  EXPECT_GT(times.compute_seconds, 0);
+  EXPECT_GT(times.wall_seconds, 0);
+  EXPECT_DOUBLE_EQ(times.overlap, 1 - (times.wall_seconds - times.compute_seconds) / times.communication_seconds);
+  double highest = sum;
+  world->all_reduce(&highest, &highest, 1, Dtype::f64, Reduce::max);
+  EXPECT_EQ(highest, sum);
+}
+
+TEST(DilocoRanks, the_report_names_the_slowest_chunk_and_the_overlap) {
+  const auto world = mpi_world();
+  Random random(7);
+  const TensorMap shard = form().workloads[0].own(random, world->rank(), world->size());
+  std::string line;
+  run(*world, shard, [&](MultiRank::Call& call) {
+    line = form().variants[1].report(call);
+    return Rejected();
+  });
+  if (world->size() == 1) {
+    EXPECT_EQ(line, "one rank: nothing to synchronise");
+  } else {
+    for (const char* part : {"chunks alone, ms: ", "; slowest chunk ", " bytes: ", "communication alone ", ": overlap "}) EXPECT_NE(line.find(part), std::string::npos) << line;
+  }
+}
+
+/// Chunks of every size are summed by some schedule, and its bits are the ordered sum's.
+TEST(DilocoRanks, chunks_summed_by_halving_have_the_same_bits) {
+  const auto world = mpi_world();
+  const std::int64_t count = 1001;
+  std::vector<float> in(static_cast<std::size_t>(count)), out(in.size()), wanted(in.size());
+  Random own(static_cast<std::uint64_t>(world->rank()));
+  own.fill_normal(in);
+  for (int rank = 0; rank < world->size(); ++rank) {
+    std::vector<float> theirs(in.size());
+    Random random(static_cast<std::uint64_t>(rank));
+    random.fill_normal(theirs);
+    for (std::size_t i = 0; i < theirs.size(); ++i) wanted[i] = rank == 0 ? theirs[i] : wanted[i] + theirs[i];
+  }
+  const auto schedule = all_reduce_schedule(AllReduce::raw_halving, count, world->nodes(), sizeof(float), sizeof(float));
+  execute(*schedule, *world, {in.data(), out.data(), nullptr, nullptr, nullptr}, [](const SumCall& sum) {
+    for (std::int64_t i = 0; i < sum.count; ++i) {
+      float total = static_cast<const float*>(sum.terms[0].data)[i];
+      for (std::size_t t = 1; t < sum.terms.size(); ++t) total += static_cast<const float*>(sum.terms[t].data)[i];
+      static_cast<float*>(sum.into)[i] = total;
+    }
+  });
+  EXPECT_EQ(std::memcmp(out.data(), wanted.data(), sizeof(float) * out.size()), 0);
+}
+
+TEST(DilocoRanks, a_chunk_goes_whole_to_few_ranks_in_pieces_when_large_and_by_halving_to_many) {
+  const auto algorithm = [](std::int64_t elements, int ranks) { return diloco_comm_chunk_balance::chunk_schedule(elements, NodeMap::regular(ranks, 8))->algorithm(); };
+  EXPECT_EQ(algorithm(100, 2), name_of(AllReduce::one_shot));
+  EXPECT_EQ(algorithm(1 << 20, 2), name_of(AllReduce::two_shot));
+  EXPECT_EQ(algorithm(4096, 1024), name_of(AllReduce::raw_halving));
+  EXPECT_EQ(algorithm(std::int64_t{1} << 28, 1024), name_of(AllReduce::two_shot));
+}
+
+TEST(DilocoRanks, the_lower_bound_is_never_above_the_forecast) {
+  if (mpi_world()->size() > 1) return;  // the same anywhere
+  const CostModel model{{1e-6, 5e-6}, {1e-10, 8e-11}, 0};
+  for (const int ranks : {2, 3, 4, 8, 64, 1024})
+    for (const std::int64_t bytes : form().scaling->sizes) {
+      if (ranks == 1024 && bytes != 4 && bytes != 64 << 10) continue;  // many messages
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, " << bytes << " bytes");
+      const NodeMap nodes = NodeMap::regular(ranks, 8);
+      const auto schedule = form().scaling->schedule(bytes, nodes);
+      EXPECT_LE(bound_seconds(form().scaling->bound(bytes, ranks), nodes, model), predicted_seconds(*schedule, nodes, model) * (1 + 1e-12)) << schedule->algorithm();
+    }
 }
 
 }  // namespace
