@@ -16,7 +16,7 @@
 namespace faibench::all2all_tensor_redistribute {
 namespace {
 
-constexpr std::int64_t streamed_bytes = 32 << 20;  // of a target shard: below, it may still be in a cache when it is read
+constexpr std::int64_t cached_bytes = 32 << 20;  // of all shards of a node, before and after: below, they may stay in the cache that its ranks share
 
 /// The shift from one place of the mesh to another, each axis around by itself, as one number. For every shift each rank has one rank to send to and one to receive from, in the same
 /// part of the mesh if the redistribution stays in parts: so all send and receive all the time, and nobody is everybody's first.
@@ -130,10 +130,15 @@ void move(Communicator& communicator, const Shard& shard, const Redistribution& 
   const std::vector<Step> steps = steps_of(outgoing, incoming, mesh);
   Messages messages(communicator, shard, plan, steps);
   for (const Step& step : steps) messages.start(step);
-  const Store store = plan.target().size(rank) * shard.element >= streamed_bytes ? Store::streamed : Store::cached;
+  const auto on_node = static_cast<std::int64_t>(communicator.nodes().members(communicator.nodes().node_of(rank)).size());
+  const Store store = (plan.source().size(rank) + plan.target().size(rank)) * shard.element * on_node > cached_bytes ? Store::streamed : Store::cached;
   std::ranges::sort(near, {}, [&](const Transfer& transfer) { return shift(mesh, transfer.from, rank); });  // not everybody reads the same one first
-  for (const Transfer& transfer : near) copy_strided(plan.direct(transfer), communicator.peer_address(transfer.from, shard.source), shard.target, shard.element, store);
-  if (own) copy_strided(plan.direct(*own), shard.source, shard.target, shard.element, store);
+  if (own) near.push_back(*own);
+  const auto source_of = [&](const Transfer& transfer) { return transfer.from == rank ? shard.source : communicator.peer_address(transfer.from, shard.source); };
+  for (std::size_t i = 0; i < near.size(); ++i) {
+    const std::byte* const next = i + 1 < near.size() ? source_of(near[i + 1]) + plan.direct(near[i + 1]).from * shard.element : nullptr;
+    copy_strided(plan.direct(near[i]), source_of(near[i]), shard.target, shard.element, store, next);
+  }
   if (store == Store::streamed) flush_streams();
   messages.finish();
   if (pulls) communicator.node_barrier();  // what others read is theirs until they have

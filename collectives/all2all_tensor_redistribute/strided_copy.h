@@ -50,7 +50,8 @@ class CopyBuilder {
 enum class Store { cached, streamed };
 
 /// `from`, `to`: element 0 of the two arrays; `element`: bytes of an element, 1, 2, 4 or 8. Bytes only: nothing is interpreted.
-void copy_strided(const StridedCopy& copy, const std::byte* from, std::byte* to, std::int64_t element, Store store);
+/// `next`: what the caller reads after this, asked for under the last run; null: nothing.
+void copy_strided(const StridedCopy& copy, const std::byte* from, std::byte* to, std::int64_t element, Store store, const std::byte* next = nullptr);
 void flush_streams();
 
 }  // namespace faibench::all2all_tensor_redistribute
