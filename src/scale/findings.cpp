@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "scale/fit.h"
@@ -82,6 +83,21 @@ void add_efficiencies(std::vector<ScalingRow>& rows) {
     }
     if (row.strong_efficiency > super_linear && row.ranks > 1 && std::find(row.flags.begin(), row.flags.end(), "super_linear") == row.flags.end()) row.flags.push_back("super_linear");
   }
+}
+
+ScalingStudy merge(const std::vector<ScalingStudy>& parts) {
+  ScalingStudy whole;
+  std::set<std::string> keys;
+  for (const ScalingStudy& part : parts) {
+    for (const ScalingRow& row : part.rows) {
+      if (keys.insert(row.key).second) whole.rows.push_back(row);
+    }
+    whole.links.insert(whole.links.end(), part.links.begin(), part.links.end());
+  }
+  add_efficiencies(whole.rows);
+  whole.fits = fits_of(whole.rows);
+  whole.findings = findings_of(whole.rows);
+  return whole;
 }
 
 std::string table_text(const ScalingStudy& study) {

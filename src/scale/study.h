@@ -30,6 +30,8 @@ std::vector<ScalingFinding> findings_of(const std::vector<ScalingRow>& rows);
 std::vector<ScalingFit> fits_of(const std::vector<ScalingRow>& rows);
 /// Fills in both efficiencies from the rows on one rank, and flags those above 1.02. Pure.
 void add_efficiencies(std::vector<ScalingRow>& rows);
+/// Parts of one study, as the elements of a job array leave them: all rows with efficiencies, fits and findings of the whole. A row that is in several parts is the first one's. Pure.
+ScalingStudy merge(const std::vector<ScalingStudy>& parts);
 /// One line a row. Pure.
 std::string table_text(const ScalingStudy& study);
 

@@ -4,6 +4,7 @@
 
 #include "cli/program.h"
 #include "results/run_file.h"
+#include "results/scaling.h"
 
 namespace faibench {
 namespace {
@@ -55,6 +56,44 @@ TEST(Report, reads_a_journal_as_well) {
   Journal journal = Journal::create(scratch.file("run.jsonl"), Provenance(), false);
   journal.append(record_of("good_task", Verdict::passed, 1));
   EXPECT_THAT(faibench({"report", scratch.file("run.jsonl")}).out, HasSubstr("good_task"));
+}
+
+std::string written_study(const Scratch& scratch, int ranks) {
+  ScalingStudy study;
+  ScalingRow row;
+  row.task = "sum", row.variant = "mpi", row.cadence = "isolated", row.verdict = "passed";
+  row.ranks = ranks;
+  row.bytes = 1024;
+  row.seconds = row.low = row.high = 1e-6 * ranks;
+  row.key = "sum|mpi|1024|" + std::to_string(ranks);
+  study.rows = {row};
+  const std::string path = scratch.file("scale-" + std::to_string(ranks) + ".h5");
+  write_run_file(path, Provenance(), {}, &study);
+  return path;
+}
+
+TEST(Report, shows_several_studies_as_one) {
+  const Scratch scratch;
+  const std::string one = written_study(scratch, 1), two = written_study(scratch, 2), four = written_study(scratch, 4);
+  const Outcome outcome = faibench({"report", one, two, four, "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json study = json::parse(outcome.out);
+  ASSERT_EQ(study["rows"].size(), 3u);
+  EXPECT_EQ(study["rows"][2]["ranks"], 4);
+  EXPECT_DOUBLE_EQ(study["rows"][2]["weak_efficiency"], 0.25);
+  EXPECT_THAT(faibench({"report", four, one}).out, testing::AllOf(HasSubstr("isolated       4      1 KiB mpi"), HasSubstr("isolated       1      1 KiB mpi")));
+  EXPECT_THAT(faibench({"report", four}).out, HasSubstr("isolated       4      1 KiB mpi"));
+}
+
+TEST(Report, takes_several_files_of_studies_only) {
+  const Scratch scratch;
+  const std::string study = written_study(scratch, 1), run = written_run(scratch);
+  const Outcome mixed = faibench({"report", study, run});
+  EXPECT_EQ(mixed.code, 2);
+  EXPECT_TRUE(is_one_complaint(mixed.err)) << mixed.err;
+  EXPECT_THAT(mixed.err, HasSubstr("run.h5: is no result file of a scaling study"));
+  EXPECT_EQ(faibench({"report", study, scratch.file("missing.h5")}).code, 2);
+  EXPECT_THAT(faibench({"report", study, "--html", scratch.file("page.html")}).err, HasSubstr("--html"));
 }
 
 TEST(Report, json_is_for_programs) {

@@ -107,6 +107,26 @@ TEST(Efficiency, compares_with_one_rank_and_flags_what_is_above_linear) {
   EXPECT_EQ(rows[2].weak_efficiency, 0);
 }
 
+TEST(Merge, makes_one_study_of_parts_each_on_its_own_number_of_ranks) {
+  ScalingStudy one, two, again;
+  one.rows = {row_of("mpi", 1, 64, 4e-6), row_of("mpi", 1, 128, 8e-6), row_of("mpi", 1, 256, 16e-6)};
+  two.rows = {row_of("mpi", 2, 64, 2e-6), row_of("mpi", 2, 128, 1e-6)};
+  for (auto* part : {&one, &two}) {
+    for (ScalingRow& row : part->rows) row.key = row.variant + std::to_string(row.ranks) + "|" + std::to_string(row.bytes);
+  }
+  two.links.push_back({2, "node", 1, 1e-6, 1e-10, 0});
+  again.rows = {one.rows[0]};
+  again.rows[0].seconds = 1;
+  const ScalingStudy whole = merge({one, two, again});
+  ASSERT_EQ(whole.rows.size(), 5u) << "a row that is in two parts";
+  EXPECT_EQ(whole.rows[0].seconds, 4e-6) << "is the first part's";
+  EXPECT_NEAR(whole.rows[3].weak_efficiency, 2, 1e-12);
+  EXPECT_NEAR(whole.rows[4].strong_efficiency, 4, 1e-12);
+  EXPECT_EQ(whole.fits.size(), 1u) << "three sizes on one rank, two on two";
+  EXPECT_EQ(whole.findings.size(), 1u) << "64 B take longer than 128 B";
+  EXPECT_EQ(whole.links.size(), 1u);
+}
+
 TEST(Clock, fastest_round_trip_tells_the_offset) {
   const RoundTrip trips[] = {{0, 10.9, 1}, {2, 12.05, 2.1}};
   const Offset offset = offset_of(trips);

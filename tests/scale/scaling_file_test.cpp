@@ -115,5 +115,60 @@ except KeyError as error:
             0);
 }
 
+TEST(ScalingRead, gives_back_rows_and_links_without_raw_samples) {
+  const testing_support::TemporaryFolder folder;
+  ScalingStudy study = sample_study();
+  write_run_file(folder / "s.h5", Provenance(), {}, &study);
+  const auto back = read_scaling_study(folder / "s.h5");
+  ASSERT_TRUE(back);
+  ASSERT_EQ(back->rows.size(), study.rows.size());
+  for (std::size_t i = 0; i < study.rows.size(); ++i) {
+    study.rows[i].enter.clear();
+    study.rows[i].exit.clear();
+    EXPECT_EQ(to_json(back->rows[i]), to_json(study.rows[i]));
+  }
+  ASSERT_EQ(back->links.size(), 1u);
+  EXPECT_EQ(back->links[0].level, "node");
+  EXPECT_EQ(back->links[0].alpha, 3e-7);
+  EXPECT_TRUE(back->fits.empty());
+}
+
+TEST(ScalingRead, finds_no_study_in_a_run) {
+  const testing_support::TemporaryFolder folder;
+  write_run_file(folder / "run.h5", Provenance(), {});
+  EXPECT_FALSE(read_scaling_study(folder / "run.h5"));
+  std::ofstream(folder / "text.h5") << "not HDF5";
+  try {
+    (void)read_scaling_study(folder / "text.h5");
+    ADD_FAILURE() << "read a text as a study";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind, Error::Kind::bad_input);
+    EXPECT_EQ(std::string(e.what()).rfind((folder / "text.h5").string(), 0), 0u) << e.what();
+  }
+}
+
+TEST_F(ScalingFile, several_of_them_are_one_study_for_our_reader) {
+  ScalingStudy one = sample_study(), two = sample_study();
+  one.rows.resize(3);
+  two.rows.erase(two.rows.begin(), two.rows.begin() + 2);  // both hold the row of one rank and 1 MiB
+  for (ScalingRow& row : two.rows) row.weak_efficiency = row.strong_efficiency = 0;
+  two.rows[0].seconds *= 2;
+  write_run_file(folder_ / "1.h5", collect_local({"faibench", "scale"}), {}, &one);
+  write_run_file(folder_ / "2.h5", collect_local({"faibench", "scale"}), {}, &two);
+  EXPECT_EQ(run(R"py(
+import read_results
+rows = read_results.scaling(["1.h5", "2.h5"])
+assert list(rows.ranks) == [1, 1, 1, 2, 2, 2] and rows.attrs["units"]["seconds"] == "s"
+assert rows.seconds[2] == read_results.scaling("1.h5").seconds[2], "of a row that is in both files the first one stands"
+for of_one, of_two in ((0, 3), (2, 5)):
+    assert abs(rows.weak_efficiency[of_two] - rows.seconds[of_one] / rows.seconds[of_two]) < 1e-12
+    assert abs(rows.strong_efficiency[of_two] - rows.weak_efficiency[of_two] / 2) < 1e-12
+assert rows.weak_efficiency[4] == 0, "not timed"
+assert len(read_results.scaling(["1.h5", "2.h5"], "links")) == 2
+read_results.plot_scaling(["1.h5", "2.h5"], "sum", "s.png")
+)py"),
+            0);
+}
+
 }  // namespace
 }  // namespace faibench
