@@ -16,7 +16,7 @@
 namespace faibench::all2all_tensor_redistribute {
 namespace {
 
-constexpr std::int64_t cached_bytes = 32 << 20;  // of all shards of a node, before and after: below, they may stay in the cache that its ranks share
+constexpr std::int64_t cached_bytes = 16 << 20;  // of all shards of a node, before and after: up to here most stay in the cache that its ranks share (32 MiB, with other data in it)
 
 /// The shift from one place of the mesh to another, each axis around by itself, as one number. For every shift each rank has one rank to send to and one to receive from, in the same
 /// part of the mesh if the redistribution stays in parts: so all send and receive all the time, and nobody is everybody's first.
