@@ -139,13 +139,18 @@ def _size_axis(axes):
     import matplotlib
 
     axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(base=16, numticks=12))
     axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda x, _: _bytes_text(x)))
-    axes.tick_params(axis="x", labelrotation=30, labelsize=8)
-    axes.set_xlabel("S")
+    axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+
+
+# Told apart without colour vision too (Okabe and Ito 2008), and by their markers in print.
+_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933"]
+_MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<"]
 
 
 def plot_scaling(path, task, png, cadence="isolated"):
-    """Of one task: time over size, bus bandwidth over size, weak efficiency over ranks. A colour a variant, a dash a number of ranks; the two cadences are never mixed."""
+    """Of one task: time and bus bandwidth over size, a row for each number of ranks from 2 on, and weak efficiency over ranks at the smallest and largest size. The two cadences are never mixed."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -155,46 +160,65 @@ def plot_scaling(path, task, png, cadence="isolated"):
     rows = table[(table.task == task) & (table.cadence == cadence) & (table.verdict == "passed")]
     if rows.empty:
         raise KeyError(f"{path}: no timed rows of task '{task}', cadence '{cadence}'")
-    variants, ranks = sorted(rows.variant.unique()), sorted(rows.ranks.unique())
-    colour = {variant: f"C{i % 10}" for i, variant in enumerate(variants)}
-    dash = {n: style for n, style in zip(ranks, ["-", "--", "-.", ":", (0, (1, 4)), (0, (5, 5, 1, 1, 1, 1))] * (1 + len(ranks) // 6))}
-    figure, (time, bandwidth, efficiency) = plt.subplots(1, 3, figsize=(17, 6.2))
-    for (variant, n), curve in rows.sort_values("bytes").groupby(["variant", "ranks"]):
-        style = {"color": colour[variant], "linestyle": dash[n], "linewidth": 1.2, "marker": "x" if curve.oversubscribed.any() else "o", "markersize": 4}
-        time.plot(curve.bytes, 1e6 * curve.seconds, **style)
-        time.fill_between(curve.bytes, 1e6 * curve.low, 1e6 * curve.high, color=colour[variant], alpha=0.12, linewidth=0)
-        if n > 1:
-            bandwidth.plot(curve.bytes, curve.busbw / 1e9, **style)
-    for axes, label in ((time, "median time, us (slowest rank; band: 95% interval)"), (bandwidth, f"bus bandwidth, GB/s (factor {rows.bus_formula.iloc[0]})")):
-        _size_axis(axes)
-        axes.set_yscale("log")
-        axes.set_ylabel(label)
-    time.set_title("Time over size")
-    bandwidth.set_title("Bus bandwidth over size")
+    variants, ranks = sorted(rows.variant.unique(), key=lambda v: (v.startswith("library:"), v)), sorted(rows.ranks.unique())
+    look = {v: {"color": _COLOURS[i % 8], "marker": _MARKERS[i % 8], "linestyle": "--" if v.startswith("library:") else "-", "linewidth": 1.3, "markersize": 4.5} for i, v in enumerate(variants)}
+    shown = [n for n in ranks if n > 1] or ranks
+    figure, grid = plt.subplots(len(shown) + 1, 2, figsize=(14.5, 3.5 * (len(shown) + 1)), squeeze=False)
+    for (time, bandwidth), n in zip(grid, shown):
+        group = rows[rows.ranks == n].sort_values("bytes")
+        has_bandwidth = (group.busbw > 0).any()  # none on one rank, where nothing is sent
+        for variant, curve in group.groupby("variant"):
+            time.plot(curve.bytes, 1e6 * curve.seconds, **look[variant])
+            time.fill_between(curve.bytes, 1e6 * curve.low, 1e6 * curve.high, color=look[variant]["color"], alpha=0.18, linewidth=0)
+            if has_bandwidth:
+                bandwidth.plot(curve.bytes, curve.busbw / 1e9, **look[variant])
+                factor = curve.busbw * curve.seconds / 1e9
+                bandwidth.fill_between(curve.bytes, factor / curve.high, factor / curve.low, color=look[variant]["color"], alpha=0.18, linewidth=0)
+        bounded = group[group.bound_seconds > 0].drop_duplicates("bytes")
+        if has_bandwidth and not bounded.empty:
+            time.plot(bounded.bytes, 1e6 * bounded.bound_seconds, color="gray", linestyle=":", linewidth=1.8)
+            bandwidth.plot(bounded.bytes, bounded.busbw * bounded.bound_ratio / 1e9, color="gray", linestyle=":", linewidth=1.8)
+        crowded = ", OVERSUBSCRIBED (more ranks than cores)" if group.oversubscribed.any() else ""
+        for axes, label, title in ((time, "median time [\u00b5s]", "Time of the slowest rank"), (bandwidth, "bus bandwidth [GB/s]", f"Bus bandwidth, factor {rows.bus_formula.iloc[0]}")):
+            if axes is bandwidth and not has_bandwidth:
+                axes.set_axis_off()
+                continue
+            _size_axis(axes)
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda y, _: f"{y:g}"))
+            axes.set_xlabel("size S")
+            axes.set_ylabel(label)
+            axes.set_title(f"{title}, {n} rank{'s' if n > 1 else ''}{crowded}", fontsize=10)
 
     # The largest size that every number of ranks has, and the smallest: the two ends of the study.
     common = set.intersection(*(set(rows[rows.ranks == n].bytes) for n in ranks))
     ends = sorted({min(common), max(common)}) if common else []
-    for size, fill in zip(ends, ["none", "full"] if len(ends) > 1 else ["full"]):
+    for axes, size in zip(grid[-1], ends + [None] * (2 - len(ends))):
+        if size is None or rows[(rows.bytes == size) & (rows.weak_efficiency > 0)].empty:
+            axes.set_axis_off()
+            continue
         for variant, curve in rows[(rows.bytes == size) & (rows.weak_efficiency > 0)].sort_values("ranks").groupby("variant"):
-            efficiency.plot(curve.ranks, curve.weak_efficiency, color=colour[variant], linestyle=":" if fill == "none" else "-", marker="o", fillstyle=fill, linewidth=1.2)
-    efficiency.axhline(1, color="gray", linewidth=0.8)
-    efficiency.set_xticks(ranks, [f"{n}*" if rows[rows.ranks == n].oversubscribed.any() else str(n) for n in ranks])
-    efficiency.set_xlabel("ranks" + (" (* more than cores)" if rows.oversubscribed.any() else ""))
-    efficiency.set_yscale("log")
-    efficiency.set_ylabel("t1 / tP at equal S")
-    efficiency.set_title("Weak efficiency over ranks" + (", solid " + _bytes_text(ends[-1]) if ends else "") + (", dotted " + _bytes_text(ends[0]) if len(ends) > 1 else ""))
+            axes.plot(curve.ranks, curve.weak_efficiency, **look[variant])
+        axes.axhline(1, color="gray", linewidth=0.8)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(ranks, [f"{n}*" if rows[rows.ranks == n].oversubscribed.any() else str(n) for n in ranks])
+        axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda y, _: f"{y:g}"))
+        axes.set_xlabel("ranks" + (" (*: more than cores)" if rows.oversubscribed.any() else ""))
+        axes.set_ylabel("t(1) / t(P) at equal S")
+        axes.set_title(f"Weak efficiency, {_bytes_text(size)}", fontsize=10)
+    for axes in grid.flat:
+        axes.grid(which="major", alpha=0.3)
     line = matplotlib.lines.Line2D
-    handles = [line([], [], color=colour[v], label=v) for v in variants]
-    handles += [line([], [], color="black", linestyle=dash[n], marker="x" if rows[rows.ranks == n].oversubscribed.any() else "o", markersize=4, label=f"{n} rank{'s' if n > 1 else ''}") for n in ranks]
-    for axes in (time, bandwidth, efficiency):
-        axes.grid(which="major", alpha=0.25)
+    handles = [line([], [], label=v, **look[v]) for v in variants] + [line([], [], color="gray", linestyle=":", linewidth=1.8, label="lower bound over messages")]
+    handles.append(matplotlib.patches.Patch(color="gray", alpha=0.3, label="95% interval"))
     hosts = provenance(path[0] if isinstance(path, (list, tuple)) else path)["hosts"]
     where = (hosts[0]["cpu_model"] if hosts else "") or "an unknown machine"
-    figure.suptitle(f"{task}, {cadence} calls, on {where}" + ("; crosses: OVERSUBSCRIBED, more ranks than cores" if rows.oversubscribed.any() else ""), fontsize=11)
-    figure.legend(handles=handles, loc="lower center", ncols=min(8, len(handles)), fontsize=8)
-    figure.tight_layout(rect=(0, 0.09, 1, 1))
-    figure.savefig(png, dpi=110)
+    figure.suptitle(f"{task}, {cadence} calls, on {where}", fontsize=12)
+    figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.805, 0.95), fontsize=9, frameon=False)
+    figure.tight_layout(rect=(0, 0, 0.8, 0.99))
+    figure.savefig(png, dpi=130)
     plt.close(figure)
 
 

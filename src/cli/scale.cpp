@@ -79,7 +79,8 @@ void add_scale(CLI::App& app, int& exit_code) {
   command->add_option("--sizes", study.sizes, "From:to:factor, as 1K:64M:4, or a list; default: the task's own")->type_name("SIZES")->check(not_empty());
   command->add_option("--ranks", study.ranks, "List of how many ranks; default: 1, 2, 4, ... and all; of a plan 64,1024,65536")->type_name("LIST")->check(not_empty());
   command->add_option("--variants", study.variants, "Variants to time, separated by commas; default: all")->type_name("LIST")->delimiter(',');
-  command->add_option("--budget", study.budget_seconds, "Most seconds of one cell")->type_name("SECONDS")->capture_default_str()->check(between(0.01, 86400));
+  command->add_option("--budget", study.budget_seconds, "Most seconds of one cell: warm-up and timing of all its visits")->type_name("SECONDS")->capture_default_str()->check(between(0.01, 86400));
+  command->add_option("--visits", study.visits, "How often a cell is come back to, at other times and with other buffers")->type_name("N")->capture_default_str()->check(CLI::Range(1, 100));
   command->add_option("--seed", study.seed, "Seed of the inputs and of the order of cells")->type_name("N")->capture_default_str()->check(whole_number());
   CLI::Option* out = command->add_option("--out", study.out, "Result file; default: results/scale-<pid>.h5")->type_name("FILE")->check(not_empty());
   command->add_flag("--force", study.force, "Overwrite the result file if it exists");

@@ -44,6 +44,7 @@ Json object_of(const T& item, Visit visit) {
 
 constexpr auto visit_row = [](auto& item, auto&& f) { visit_scaling_row_fields(item, f); };
 constexpr auto visit_fit = [](auto& item, auto&& f) { visit_scaling_fit_fields(item, f); };
+constexpr auto visit_forecast = [](auto& item, auto&& f) { visit_scaling_forecast_fields(item, f); };
 constexpr auto visit_finding = [](auto& item, auto&& f) { visit_scaling_finding_fields(item, f); };
 
 constexpr auto visit_link = [](auto& item, auto&& f) { visit_scaling_link_fields(item, f); };
@@ -76,16 +77,17 @@ ScalingRow scaling_row_from_json(std::string_view text) {
 }
 
 std::string to_json(const ScalingStudy& study) {
-  Json json = {{"format", "faibench-scaling/1"}, {"rows", Json::array()}, {"fits", Json::array()}, {"findings", Json::array()}, {"links", Json::array()}};
+  Json json = {{"format", scaling_format_name}, {"rows", Json::array()}, {"fits", Json::array()}, {"forecasts", Json::array()}, {"findings", Json::array()}, {"links", Json::array()}};
   for (const auto& row : study.rows) json["rows"].push_back(object_of(row, visit_row));
   for (const auto& fit : study.fits) json["fits"].push_back(object_of(fit, visit_fit));
+  for (const auto& forecast : study.forecasts) json["forecasts"].push_back(object_of(forecast, visit_forecast));
   for (const auto& finding : study.findings) json["findings"].push_back(object_of(finding, visit_finding));
   for (const auto& link : study.links) json["links"].push_back(object_of(link, visit_link));
   return json_fields::dump(json);
 }
 
 void write_scaling(hid_t scaling, const ScalingStudy& study) {
-  hdf5::write_text_attribute(scaling, "format", "faibench-scaling/1");
+  hdf5::write_text_attribute(scaling, "format", scaling_format_name);
   std::vector<std::pair<ScalingRow, std::string>> rows;
   for (std::size_t i = 0; i < study.rows.size(); ++i) {
     rows.emplace_back(study.rows[i], study.rows[i].enter.empty() ? "" : "scaling/raw/" + std::to_string(i));
@@ -94,6 +96,7 @@ void write_scaling(hid_t scaling, const ScalingStudy& study) {
   }
   table::write(scaling, "rows", "one row a task, variant, size, number of ranks and cadence", rows, visit_placed_row);
   table::write(scaling, "fits", "alpha-beta fits, one row a piece", study.fits, visit_fit);
+  table::write(scaling, "forecasts", "sizes left out of a fit, one row each", study.forecasts, visit_forecast);
   table::write(scaling, "findings", "performance guidelines that do not hold", study.findings, visit_finding);
   table::write(scaling, "links", "cost of one message, one row a group of ranks and level", study.links, visit_link);
   const Id raw = hdf5::create_group(scaling, "raw");

@@ -1,25 +1,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "scale/fit.h"
 #include "scale/sizes.h"
+#include "scale/statistics.h"
 #include "scale/study.h"
 
 namespace faibench::scale {
 namespace {
 
-constexpr double tolerance = 1.05, super_linear = 1.02;
+constexpr double super_linear = 1.02;
 
 bool timed(const ScalingRow& row) { return row.verdict == "passed" && row.seconds > 0; }
-// The library's all-reduce and what it is made of take f32 and add no bias: guidelines of their own.
-bool is_library_call(const std::string& variant) { return variant.starts_with("library:"); }
-bool is_composition(const std::string& variant) { return is_library_call(variant) && variant.find('+') != std::string::npos; }
-bool is_ours(const std::string& variant) { return !variant.starts_with("peer:") && variant != "mpi_baseline" && !is_library_call(variant); }
-
 using Curves = std::map<std::tuple<std::string, std::string, std::string, int>, std::vector<const ScalingRow*>>;
 Curves curves_of(const std::vector<ScalingRow>& rows) {
   Curves curves;
@@ -30,48 +27,46 @@ Curves curves_of(const std::vector<ScalingRow>& rows) {
   return curves;
 }
 
-// Beyond the tolerance and beyond what both medians are sure of.
-bool slower(const ScalingRow& row, const ScalingRow& than) { return row.seconds > tolerance * than.seconds && row.low > than.high; }
-
-std::string place(const ScalingRow& row) { return fmt::format("{} on {} ranks, {}, {}", row.variant, row.ranks, size_text(row.bytes), row.cadence); }
+// The pieces of the fit that `first` begins, its residuals, and how well sizes left out of it are met.
+std::string fit_text(const ScalingStudy& study, const ScalingFit& first) {
+  const auto same = [&](const auto& f) { return std::tie(f.task, f.variant, f.cadence, f.ranks) == std::tie(first.task, first.variant, first.cadence, first.ranks); };
+  std::string text = fmt::format("fit {} on {} ranks, {}:", first.variant, first.ranks, first.cadence);
+  for (const ScalingFit& f : study.fits)
+    if (same(f)) text += fmt::format("{} {:.3g} us + S / {} to {}", f.piece > 0 ? "," : "", 1e6 * f.alpha, f.beta > 0 ? fmt::format("{:.3g} GB/s", 1e-9 / f.beta) : "infinity", size_text(static_cast<std::int64_t>(f.to_bytes)));
+  text += fmt::format("; residuals {:.0f}% median, {:.0f}% largest (one line: {:.0f}%)", 100 * first.median_residual, 100 * first.max_residual, 100 * first.plain_max_residual);
+  std::vector<double> inside;
+  for (const ScalingForecast& f : study.forecasts) {
+    if (!same(f)) continue;
+    if (!f.beyond) inside.push_back(std::abs(f.error));
+    else if (!inside.empty())
+      text += fmt::format("; left out, {} sizes: {:.0f}% median, {:.0f}% largest, {} {:+.0f}%; extrapolated to {}: {:+.0f}%", inside.size(), 100 * median_of(inside), 100 * *std::ranges::max_element(inside),
+                          size_text(static_cast<std::int64_t>(first.held_out_bytes)), 100 * first.held_out_error, size_text(static_cast<std::int64_t>(f.bytes)), 100 * f.error);
+  }
+  return text + "\n";
+}
 
 }  // namespace
 
-std::vector<ScalingFinding> findings_of(const std::vector<ScalingRow>& rows) {
-  std::vector<ScalingFinding> findings;
-  for (const auto& [key, curve] : curves_of(rows)) {
-    for (std::size_t i = 1; i < curve.size(); ++i) {
-      if (slower(*curve[i - 1], *curve[i]))
-        findings.push_back({curve[i]->task, "t(S) <= t(S')", fmt::format("{}: {:.2f} times as long as {}", place(*curve[i - 1]), curve[i - 1]->seconds / curve[i]->seconds, size_text(curve[i]->bytes))});
-    }
-  }
-  for (const ScalingRow& row : rows) {
-    if (!timed(row) || row.ranks == 1 || is_composition(row.variant)) continue;
-    for (const ScalingRow& other : rows) {
-      const bool composed = is_composition(other.variant);
-      if (composed ? !is_ours(row.variant) && !is_library_call(row.variant) : !is_ours(row.variant) || is_ours(other.variant) || is_library_call(other.variant)) continue;
-      if (!timed(other) || other.task != row.task || other.cadence != row.cadence || other.ranks != row.ranks || other.bytes != row.bytes) continue;
-      if (slower(row, other))
-        findings.push_back({row.task, composed ? "all-reduce <= " + other.variant.substr(8) : "ours <= library", fmt::format("{}: {:.2f} times as long as {}", place(row), row.seconds / other.seconds, other.variant)});
-    }
-  }
-  return findings;
-}
-
-std::vector<ScalingFit> fits_of(const std::vector<ScalingRow>& rows) {
-  std::vector<ScalingFit> fits;
-  for (const auto& [key, curve] : curves_of(rows)) {
+void add_fits(ScalingStudy& study) {
+  study.fits.clear();
+  study.forecasts.clear();
+  for (const auto& [key, curve] : curves_of(study.rows)) {
     std::vector<FitPoint> points;
-    for (const ScalingRow* row : curve) points.push_back({static_cast<double>(row->bytes), row->seconds});
-    const auto held = forecast_largest(points);
-    if (!held) continue;
-    for (std::size_t i = 0; i < held->fit.pieces.size(); ++i) {
-      const Piece& piece = held->fit.pieces[i];
-      fits.push_back({curve[0]->task, curve[0]->variant, curve[0]->cadence, curve[0]->ranks, static_cast<int>(i), piece.from_bytes, piece.to_bytes, piece.alpha, piece.beta, held->fit.max_residual,
-                      held->largest.bytes, held->largest.seconds, held->forecast, held->error});
+    for (const ScalingRow* row : curve)
+      if (points.empty() || static_cast<double>(row->bytes) > points.back().bytes) points.push_back({static_cast<double>(row->bytes), row->seconds});
+    if (points.size() < 3) continue;
+    const Fit fit = fit_pieces(points), plain = fit_pieces(points, 1);
+    ScalingForecast named;
+    for (const LeftOut& out : leave_one_out(points)) {
+      study.forecasts.push_back({curve[0]->task, curve[0]->variant, curve[0]->cadence, curve[0]->ranks, out.point.bytes, out.point.seconds, out.forecast, out.error, out.beyond, out.named});
+      if (out.named) named = study.forecasts.back();
+    }
+    for (std::size_t i = 0; i < fit.pieces.size(); ++i) {
+      const Piece& piece = fit.pieces[i];
+      study.fits.push_back({curve[0]->task, curve[0]->variant, curve[0]->cadence, curve[0]->ranks, static_cast<int>(i), piece.from_bytes, piece.to_bytes, piece.alpha, piece.beta, fit.max_residual, named.bytes, named.seconds,
+                            named.forecast, named.error, fit.median_residual, plain.pieces[0].alpha, plain.pieces[0].beta, plain.max_residual});
     }
   }
-  return fits;
 }
 
 void add_efficiencies(std::vector<ScalingRow>& rows) {
@@ -95,7 +90,7 @@ ScalingStudy merge(const std::vector<ScalingStudy>& parts) {
     whole.links.insert(whole.links.end(), part.links.begin(), part.links.end());
   }
   add_efficiencies(whole.rows);
-  whole.fits = fits_of(whole.rows);
+  add_fits(whole);
   whole.findings = findings_of(whole.rows);
   return whole;
 }
@@ -108,11 +103,13 @@ std::string table_text(const ScalingStudy& study) {
   });
   std::string text;
   if (std::any_of(rows.begin(), rows.end(), [](const ScalingRow* r) { return r->oversubscribed; })) text += "OVERSUBSCRIBED: more ranks than cores; rows marked * show the scheduler's turns, not the collective.\n";
+  const auto lost = [](const ScalingRow* r) { return std::ranges::any_of(r->flags, [](const std::string& flag) { return flag.starts_with("lost_turns"); }); };
+  if (std::ranges::any_of(rows, lost)) text += "DISTURBED: ranks lost their cores to other programs in nearly all samples of the rows marked !; no guideline is tested on them.\n";
   std::string task;
   for (const ScalingRow* r : rows) {
     if (r->task != task) text += fmt::format("\n{}\n{:<10} {:>5} {:>10} {:<32} {:>11} {:>6} {:>11} {:>11} {:>9} {:>9} {:>7}\n", task = r->task, "cadence", "ranks", "S", "variant", "median us", "+-%", "p99 us", "arrival us", "alg GB/s",
                                              "bus GB/s", "x bound");
-    const std::string ranks = std::to_string(r->ranks) + (r->oversubscribed ? "*" : "");
+    const std::string ranks = std::to_string(r->ranks) + (r->oversubscribed ? "*" : lost(r) ? "!" : "");
     if (!timed(*r)) {
       text += fmt::format("{:<10} {:>5} {:>10} {:<32} {}: {}\n", r->cadence, ranks, size_text(r->bytes), r->variant, r->verdict, r->detail);
       continue;
@@ -121,10 +118,10 @@ std::string table_text(const ScalingStudy& study) {
     text += fmt::format("{:<10} {:>5} {:>10} {:<32} {:>11.2f} {:>6.1f} {:>11} {:>11.2f} {:>9} {:>9} {:>7}\n", r->cadence, ranks, size_text(r->bytes), r->variant, 1e6 * r->seconds, 50 * (r->high - r->low) / r->seconds,
                         or_dash(1e6 * r->p99, "{:.2f}"), 1e6 * r->arrival_skew, or_dash(r->algbw / 1e9, "{:.4g}"), or_dash(r->busbw / 1e9, "{:.4g}"), or_dash(r->bound_ratio, "{:.2f}"));
   }
-  for (const ScalingFit& f : study.fits) {
-    if (f.piece == 0) text += fmt::format("fit {} on {} ranks, {}: largest residual {:.0f}%, forecast of {} off by {:+.0f}%\n", f.variant, f.ranks, f.cadence, 100 * f.max_residual, size_text(static_cast<std::int64_t>(f.held_out_bytes)), 100 * f.held_out_error);
-  }
-  for (const ScalingFinding& f : study.findings) text += fmt::format("finding {}: {} does not hold: {}\n", f.task, f.rule, f.detail);
+  for (const ScalingFit& f : study.fits)
+    if (f.piece == 0) text += fit_text(study, f);
+  for (const std::string& line : grouped_text(study.findings)) text += line + "\n";
+  if (std::ranges::any_of(rows, [](const ScalingRow* r) { return r->oversubscribed; })) text += "No guideline was tested where ranks outnumber cores.\n";
   return text;
 }
 

@@ -1,4 +1,5 @@
-// t(S) = alpha + beta S, in up to three pieces, by least relative squares. Pure.
+// t(S) = alpha + beta S in regimes, fitted to medians: a continuous piecewise line as in PLogP (Kielmann, Bal, Verstoep 2000) and in SMPI's calibration (Clauss et al. 2011), where an eager protocol gives way to
+// a rendezvous and caches to memory. Pure.
 #pragma once
 #include <optional>
 #include <span>
@@ -9,28 +10,30 @@ namespace faibench::scale {
 struct FitPoint { double bytes = 0, seconds = 0; };
 
 struct Piece {
-  double from_bytes = 0, to_bytes = 0;  ///< of its points
+  double from_bytes = 0, to_bytes = 0;
   double alpha = 0, beta = 0;           ///< seconds, seconds a byte; neither negative
 };
 
 struct Fit {
-  std::vector<Piece> pieces;            ///< ascending; empty where there are fewer than two sizes
+  std::vector<Piece> pieces;            ///< ascending, each begins where the one before ends, at the same time; empty where there are fewer than two sizes
   std::vector<double> residuals;        ///< (fitted - measured) / measured of the points it was made from
-  double max_residual = 0;              ///< largest of them, without sign
+  double median_residual = 0, max_residual = 0;  ///< without sign
   /// Of the piece that `bytes` is in; past both ends of the nearest one.
   [[nodiscard]] double seconds(double bytes) const;
 };
 
-/// Breakpoints by dynamic programming over all cuts; a piece more must have at least three points and lower the Bayesian information criterion. `points` ascend in bytes.
-Fit fit_pieces(std::span<const FitPoint> points, int most_pieces = 3);
+/// Least relative squares with Huber's weights, so that no disturbed size bends the others. Breaks are at sizes that were timed; one more must lower the Bayesian information criterion. `points` ascend in bytes.
+Fit fit_pieces(std::span<const FitPoint> points, int most_pieces = 4);
 
-struct HeldOut {
-  Fit fit;                     ///< of all but the largest size
-  FitPoint largest;
-  double forecast = 0;         ///< seconds
+/// A size that was left out of the fit.
+struct LeftOut {
+  FitPoint point;
+  double forecast = 0;         ///< seconds, by a fit of all other sizes
   double error = 0;            ///< forecast / measured - 1
+  bool beyond = false;         ///< the largest size: extrapolated
+  bool named = false;          ///< the one that stands for the others, chosen by its size alone: nearest to the middle on a logarithmic scale
 };
-/// Empty with fewer than three sizes.
-std::optional<HeldOut> forecast_largest(std::span<const FitPoint> points);
+/// Each size from 4 KiB on but the first, left out in turn; the largest last. Empty with fewer than four sizes.
+std::vector<LeftOut> leave_one_out(std::span<const FitPoint> points);
 
 }  // namespace faibench::scale

@@ -1,4 +1,4 @@
-// Calls of the MPI library alone, timed beside the tasks: what its all-reduce and the compositions that should not beat it cost.
+// Calls of the MPI library alone, timed beside the tasks: what its collective of the task's kind and the compositions that should not beat it cost.
 #pragma once
 #include <mpi.h>
 
@@ -8,29 +8,39 @@
 #include <string>
 #include <vector>
 
+#include "task/task.h"
+
 namespace faibench::scale {
 
-struct LibraryCall {
-  std::string name;  ///< of its rows' variant: "library:allreduce", ...
-  void (*run)(const std::vector<float>& in, std::vector<float>& out, const std::vector<int>& counts, const std::vector<int>& offsets, MPI_Comm group);
+/// Of f32, made once for a call: rank r brings r + 1 everywhere.
+struct LibraryData {
+  std::vector<float> in, out;
+  std::vector<int> counts, offsets;  ///< elements of each rank's part of `out`; all-to-all: equal ones
 };
-/// All-reduce of f32, and reduce + broadcast, reduce-scatter + all-gather, which give the same.
-std::span<const LibraryCall> all_reduce_calls();
 
-/// One call on a group, its buffers made once: `bytes` / 4 elements, at least one; rank r's are all r + 1.
+struct LibraryCall {
+  enum class Kind { all_reduce, all_gather, all_to_all };
+  std::string name;  ///< of its rows' variant: "library:allreduce", ...
+  Kind kind;
+  void (*run)(LibraryData& data, MPI_Comm group);
+};
+
+/// Of the kind that the task is: an all-reduce where bandwidth is counted as one's, an all-to-all where its schedule is one, else an all-gather. The library's own first.
+std::span<const LibraryCall> library_calls(const Task& task);
+
+/// One call on a group: S = `bytes` as its kind counts them, at least one element a rank.
 class LibraryBuffers {
  public:
   LibraryBuffers(const LibraryCall& call, std::int64_t bytes, MPI_Comm group);
-  void run() { call_.run(in_, out_, counts_, offsets_, group_); }
+  void run() { call_.run(data_, group_); }
   /// Collective: clears the result, calls, and says on every rank what is wrong.
   std::optional<std::string> check();
-  [[nodiscard]] std::int64_t bytes() const { return static_cast<std::int64_t>(in_.size() * sizeof(float)); }
+  [[nodiscard]] std::int64_t bytes() const { return static_cast<std::int64_t>(data_.out.size() * sizeof(float)); }
 
  private:
   const LibraryCall& call_;
   MPI_Comm group_;
-  std::vector<float> in_, out_;
-  std::vector<int> counts_, offsets_;
+  LibraryData data_;
 };
 
 }  // namespace faibench::scale

@@ -1,6 +1,7 @@
 #include "scale/measure.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
@@ -14,7 +15,7 @@ constexpr std::int64_t check_every = 512;        // samples between two checks o
 constexpr double most_tolerated = 1e-4;          // seconds past the start instant, where every rank has a core
 constexpr double most_ahead = 2e-3;              // seconds from which the start instant is not moved farther: about a turn of the scheduler
 constexpr std::int64_t most_recent = 10;         // samples after which the start instant may move farther away
-constexpr double stream_seconds = 0.02;          // of one series of calls back to back
+constexpr double stream_seconds = 0.004;         // of one series of calls back to back: a turn of the scheduler
 constexpr std::int64_t most_streamed = 10000;
 
 // Maxima over the ranks, the same bits everywhere.
@@ -35,9 +36,39 @@ std::vector<std::vector<double>> gather(Communicator& communicator, const std::v
   return rows;
 }
 
-// What all ranks know of the samples that count.
+// What all ranks know of samples.
 struct Series {
   std::vector<double> seconds, clock, arrival, leaving, transfer, own_enter, own_exit;
+  [[nodiscard]] std::size_t size() const { return seconds.size(); }
+};
+
+// How often this thread lost its core to another one.
+std::int64_t lost_turns() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nivcsw;
+}
+
+// Samples in which no rank lost its core, and the others: these count only where the first are too few, and then it is said.
+struct Kept {
+  static constexpr std::size_t enough = 8;
+  Series whole, disturbed;
+  /// After settle().
+  [[nodiscard]] const Series& counted() const { return both.size() > 0 ? both : whole; }
+  void settle(ScalingRow& row) {
+    const std::size_t lost = disturbed.size(), all = lost + whole.size();
+    if (whole.size() >= enough || lost == 0) {
+      row.invalid += static_cast<std::int64_t>(lost);
+      return;
+    }
+    for (auto member : {&Series::seconds, &Series::clock, &Series::arrival, &Series::leaving, &Series::transfer, &Series::own_enter, &Series::own_exit}) {
+      auto& into = both.*member;
+      into = whole.*member;
+      into.insert(into.end(), (disturbed.*member).begin(), (disturbed.*member).end());
+    }
+    row.flags.push_back("lost_turns:" + std::to_string(100 * lost / all) + "%");
+  }
+  Series both;
 };
 
 void fill(const Series& series, const GlobalClock& clock, Communicator& communicator, ScalingRow& row) {
@@ -158,12 +189,12 @@ void own_barrier(Communicator& communicator) {
 }
 
 void measure_isolated(Communicator& communicator, const GlobalClock& clock, const Calls& calls, const MeasureOptions& options, ScalingRow& row) {
-  if (wrong(calls, row)) return;
+  if (options.check_first && wrong(calls, row)) return;
+  const double cell_start = own_clock();
   warm_up(communicator, calls, options);
   const double distance = start_distance(communicator, options.yields), tolerance = options.yields ? distance : std::min(distance, most_tolerated);
   double k = 2;
-  Series series;
-  const double begin = own_clock();
+  Kept kept;
   std::int64_t made = 0, recent = 0, recent_invalid = 0;
   for (const char* reason = "";;) {
     prepare(calls);
@@ -174,14 +205,17 @@ void measure_isolated(Communicator& communicator, const GlobalClock& clock, cons
     while (clock.global(own_clock()) < instant) {
       if (options.yields) sched_yield();
     }
+    const std::int64_t turns = lost_turns();
     const double enter = clock.global(own_clock());
     calls.run();
     const double exit = clock.global(own_clock());
+    const bool lost = lost_turns() != turns;
     // Who was held up between the spin and the call would be counted as slow.
     late = late || enter > instant + tolerance;
-    const auto all = highest(communicator, {late ? 1.0 : 0.0, enter, -enter, exit, -exit, communicator.rank() == 0 ? own_clock() - begin : 0.0});
+    const auto all = highest(communicator, {late ? 1.0 : 0.0, enter, -enter, exit, -exit, communicator.rank() == 0 ? own_clock() - cell_start : 0.0, lost ? 1.0 : 0.0});
     ++made;
     ++recent;
+    Series& series = all[6] > 0 ? kept.disturbed : kept.whole;
     if (all[0] > 0) {
       ++row.invalid;
       ++recent_invalid;
@@ -198,7 +232,7 @@ void measure_isolated(Communicator& communicator, const GlobalClock& clock, cons
       if (2 * recent_invalid > recent && k * distance < most_ahead) k *= recent_invalid == recent ? 8 : 2;
       recent = recent_invalid = 0;
     }
-    reason = options.stop.decide(series.seconds, all[5]);
+    reason = options.stop.decide(kept.whole.seconds, all[5]);
     if (*reason) {
       row.stop_reason = reason;
       break;
@@ -206,28 +240,34 @@ void measure_isolated(Communicator& communicator, const GlobalClock& clock, cons
     if (made % check_every == 0 && wrong(calls, row)) return;
   }
   if (wrong(calls, row)) return;
-  if (series.seconds.empty()) {
+  if (kept.whole.size() + kept.disturbed.size() == 0) {
     row.verdict = "late";
     row.detail = "a rank missed the start instant of each of " + std::to_string(made) + " samples";
     return;
   }
-  fill(series, clock, communicator, row);
-  if (2 * row.invalid > made) row.flags.push_back("mostly_late");
+  const bool mostly_late = 2 * row.invalid > made;
+  kept.settle(row);
+  fill(kept.counted(), clock, communicator, row);
+  if (mostly_late) row.flags.push_back("mostly_late");
 }
 
 void measure_streaming(Communicator& communicator, const GlobalClock& clock, const Calls& calls, const MeasureOptions& options, ScalingRow& row) {
-  if (wrong(calls, row)) return;
+  if (options.check_first && wrong(calls, row)) return;
+  const double cell_start = own_clock();
   const double one = highest(communicator, {warm_up(communicator, calls, options)})[0];
   const auto count = std::clamp<std::int64_t>(static_cast<std::int64_t>(stream_seconds / std::max(one, 1e-9)), 1, most_streamed);
-  Series series;
-  const double begin = own_clock();
+  row.calls = count;
+  Kept kept;
   for (std::int64_t made = 1;; ++made) {
     prepare(calls);
     own_barrier(communicator);
+    const std::int64_t turns = lost_turns();
     const double enter = clock.global(own_clock());
     for (std::int64_t i = 0; i < count; ++i) calls.run();
     const double exit = clock.global(own_clock());
-    const auto all = highest(communicator, {enter, -enter, exit, -exit, communicator.rank() == 0 ? own_clock() - begin : 0.0});
+    const bool lost = lost_turns() != turns;
+    const auto all = highest(communicator, {enter, -enter, exit, -exit, communicator.rank() == 0 ? own_clock() - cell_start : 0.0, lost ? 1.0 : 0.0});
+    Series& series = all[5] > 0 ? kept.disturbed : kept.whole;
     const auto n = static_cast<double>(count);
     series.seconds.push_back((all[2] + all[1]) / n);
     series.clock.push_back(-all[1]);
@@ -236,15 +276,15 @@ void measure_streaming(Communicator& communicator, const GlobalClock& clock, con
     series.transfer.push_back((all[2] - all[0]) / n);
     series.own_enter.push_back(enter + all[1]);
     series.own_exit.push_back(exit + all[1]);
-    if (const char* reason = options.stop.decide(series.seconds, all[4]); *reason) {
+    if (const char* reason = options.stop.decide(kept.whole.seconds, all[4]); *reason) {
       row.stop_reason = reason;
       break;
     }
     if (made % check_every == 0 && wrong(calls, row)) return;
   }
   if (wrong(calls, row)) return;
-  row.flags.push_back("calls:" + std::to_string(count));
-  fill(series, clock, communicator, row);
+  kept.settle(row);
+  fill(kept.counted(), clock, communicator, row);
 }
 
 }  // namespace faibench::scale

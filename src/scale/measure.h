@@ -30,9 +30,11 @@ struct Calls {
 struct MeasureOptions {
   StopRule stop;
   bool yields = false;        ///< more ranks than cores: who waits lets others run
+  bool check_first = true;    ///< the result before anything is timed; it is checked after in any case
 };
 
-/// Collective. Fills in times, samples, verdict; the raw samples on rank 0 alone. All ranks see the same series and so decide alike.
+/// Collective. Fills in times, samples, verdict; the raw samples on rank 0 alone. All ranks see the same series and so decide alike. Samples in which a rank lost its core to another
+/// process are left out, unless hardly any other is there: then all count and the row is flagged.
 void measure_isolated(Communicator& communicator, const GlobalClock& clock, const Calls& calls, const MeasureOptions& options, ScalingRow& row);
 void measure_streaming(Communicator& communicator, const GlobalClock& clock, const Calls& calls, const MeasureOptions& options, ScalingRow& row);
 

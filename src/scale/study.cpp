@@ -3,39 +3,33 @@
 #include <fmt/format.h>
 #include <mpi.h>
 #include <omp.h>
-#include <time.h>
 #include <unistd.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <limits>
-#include <memory>
 #include <map>
-#include <set>
+#include <memory>
+#include <optional>
 
 #include "cluster/deadline.h"
-#include "cluster/gang_member.h"
 #include "cluster/launch.h"
 #include "cluster/run.h"
-#include "communicator/mpi_communicator.h"
-#include "hdf5/disk.h"
-#include "results/provenance.h"
-#include "results/run_file.h"
 #include "scale/library_calls.h"
 #include "scale/measure.h"
+#include "scale/rank_group.h"
+#include "scale/shard.h"
 #include "scale/sizes.h"
+#include "scale/study_files.h"
+#include "scale/visits.h"
 #include "schedule/traffic.h"
 #include "tensor/random.h"
 
 namespace faibench::scale {
 namespace {
-
-constexpr std::string_view journal_header = "{\"format\":\"faibench-scaling-journal/1\"}\n";
-constexpr std::byte poison{0xa5};
 
 struct Cell {
   const Task* task;
@@ -51,29 +45,34 @@ std::string key_of(const Cell& cell, std::uint64_t seed) {
   return fmt::format("{}|{}|{}|{}|{}|{}", cell.task->name, cell.name(), cell.bytes, cell.ranks, cell.streaming ? "streaming" : "isolated", seed);
 }
 
-// All cells in a random order that every rank draws alike.
-std::vector<Cell> cells_of(const StudyOptions& options, int world) {
-  std::vector<Cell> cells;
+template <class T>
+void shuffle(std::vector<T>& items, Random& random) {
+  for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(i)))]);
+}
+
+// Cells of one input: task, size and number of ranks. They are timed one soon after another, so that variants are compared in one state of the machine, and the input is made once.
+using Batch = std::vector<Cell>;
+
+std::vector<Batch> batches_of(const StudyOptions& options, int world) {
+  std::vector<Batch> batches;
   const std::vector<int> ranks = parse_ranks(options.ranks, world);
   for (const Task* task : options.tasks) {
-    std::size_t chosen = 0;
-    const std::vector<std::int64_t> sizes = options.sizes.empty() ? task->multi_rank->scaling->sizes : parse_sizes(options.sizes);
-    const auto add = [&](const std::string& name, const MultiRank::RankVariant* variant, const LibraryCall* library) {
-      if (!options.variants.empty() && std::find(options.variants.begin(), options.variants.end(), name) == options.variants.end()) return;
-      ++chosen;
-      for (std::int64_t bytes : sizes)
-        for (int n : ranks)
-          for (bool streaming : {false, true}) cells.push_back({task, variant, library, bytes, n, streaming});
-    };
-    for (const auto& variant : task->multi_rank->variants) add(variant.name, &variant, nullptr);
-    if (task->multi_rank->scaling->bus_formula == "2(P-1)/P") {
-      for (const LibraryCall& call : all_reduce_calls()) add(call.name, nullptr, &call);
+    std::vector<std::pair<const MultiRank::RankVariant*, const LibraryCall*>> chosen;
+    const auto wanted = [&](const std::string& name) { return options.variants.empty() || std::ranges::find(options.variants, name) != options.variants.end(); };
+    for (const auto& variant : task->multi_rank->variants)
+      if (wanted(variant.name)) chosen.emplace_back(&variant, nullptr);
+    for (const LibraryCall& call : library_calls(*task))
+      if (wanted(call.name)) chosen.emplace_back(nullptr, &call);
+    if (chosen.empty()) throw Error(Error::Kind::bad_input, task->name + " has none of the variants asked for");
+    for (std::int64_t bytes : options.sizes.empty() ? task->multi_rank->scaling->sizes : parse_sizes(options.sizes)) {
+      for (int n : ranks) {
+        Batch& batch = batches.emplace_back();
+        for (const auto& [variant, library] : chosen)
+          for (bool streaming : {false, true}) batch.push_back({task, variant, library, bytes, n, streaming});
+      }
     }
-    if (chosen == 0) throw Error(Error::Kind::bad_input, task->name + " has none of the variants asked for");
   }
-  Random random("scale", "order", options.seed, 0);
-  for (std::size_t i = cells.size(); i > 1; --i) std::swap(cells[i - 1], cells[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(i)))]);
-  return cells;
+  return batches;
 }
 
 // Waits for all ranks of the world without taking a core from those that measure.
@@ -86,111 +85,6 @@ void wait_for_all() {
     const timespec pause{0, 2'000'000};
     nanosleep(&pause, nullptr);
   }
-}
-
-// This rank's shard with room for its outputs, in memory shared by the node where the variant wants that.
-class Shard {
- public:
-  Shard(Communicator& communicator, const Task& task, const MultiRank::RankVariant& variant, TensorMap inputs)
-      : communicator_(communicator), form_(*task.multi_rank), variant_(variant), member_(communicator, nullptr, task), inputs_(std::move(inputs)), outputs_(allocate_outputs(form_.contract, refs(inputs_))) {
-    input_refs_ = refs(inputs_);
-    output_refs_ = refs(outputs_);
-    for (const auto& [name, tensor] : outputs_) in_place_ = in_place_ || inputs_.find(name) != nullptr;
-    if (!variant.registered) return;
-    for (auto* side : {&input_refs_, &output_refs_}) {
-      for (auto& [name, ref] : *side) {
-        windows_.push_back(communicator.share(std::max<std::int64_t>(ref.bytes(), 1)));
-        if (!windows_.back()) {
-          refused_ = communicator.why_not_shared();
-          return;
-        }
-        std::byte* place = windows_.back()->own();
-        std::memcpy(place, ref.data, static_cast<std::size_t>(ref.bytes()));
-        ref.data = place;
-      }
-    }
-  }
-
-  [[nodiscard]] const std::string& refused() const { return refused_; }
-  [[nodiscard]] bool in_place() const { return in_place_; }
-
-  void poison_outputs() {
-    for (auto& [name, ref] : output_refs_) {
-      if (const Tensor* input = inputs_.find(name)) std::memcpy(ref.data, input->data(), static_cast<std::size_t>(ref.bytes()));
-      else std::memset(ref.data, static_cast<int>(poison), static_cast<std::size_t>(ref.bytes()));
-    }
-  }
-  void call() {
-    MultiRank::Call call{communicator_, {input_refs_, output_refs_, {}}};
-    rejected_ = variant_.run(call);
-    lengths_ = call.arguments.lengths;
-  }
-  // Poisoned outputs, one call, the task's gate over all ranks; the same word on every rank.
-  std::optional<std::string> check(const TensorMap& whole) {
-    poison_outputs();
-    own_barrier(communicator_);
-    call();
-    GangMember::Call made;
-    made.rejected = rejected_;
-    if (!rejected_) {
-      Dims dims;
-      (void)form_.contract.check_general(refs(inputs_), dims);
-      for (const auto& form : form_.contract.output_shapes(refs(inputs_), dims)) {
-        TensorRef ref = output_refs_.at(form.name);
-        if (!form.length.empty()) {
-          if (const auto length = lengths_.find(form.length)) ref.shape[0] = std::clamp<std::int64_t>(*length, 0, ref.shape[0]);
-        }
-        made.outputs.add(form.name, Tensor::copy_of(ref));
-      }
-    }
-    return member_.judge(whole, made);
-  }
-
- private:
-  Communicator& communicator_;
-  const MultiRank& form_;
-  const MultiRank::RankVariant& variant_;
-  GangMember member_;
-  TensorMap inputs_, outputs_;
-  TensorRefMap input_refs_, output_refs_;
-  std::vector<std::unique_ptr<SharedMemory>> windows_;
-  std::string refused_;
-  bool in_place_ = false;
-  Rejected rejected_;
-  Dims lengths_;
-};
-
-// alpha and beta of one message between rank 0 and the first rank at each level, by ping-pong of 8 B and 1 MiB: of the fastest, as a bound wants.
-CostModel measure_links(Communicator& communicator) {
-  CostModel model;
-  const NodeMap& nodes = communicator.nodes();
-  for (int level = 0; level < 2; ++level) {
-    int peer = 1;
-    while (peer < communicator.size() && nodes.same_node(0, peer) != (level == 0)) ++peer;
-    if (peer == communicator.size()) continue;
-    double one_way[2] = {0, 0};
-    const std::int64_t sizes[2] = {8, 1 << 20};
-    std::vector<char> buffer(1 << 20);
-    for (int k = 0; k < 2; ++k) {
-      std::vector<double> times;
-      for (int i = 0; i < 60; ++i) {
-        const double start = own_clock();
-        if (communicator.rank() == 0) {
-          communicator.send(buffer.data(), sizes[k], Dtype::u8, peer);
-          communicator.receive(buffer.data(), sizes[k], Dtype::u8, peer);
-        } else if (communicator.rank() == peer) {
-          communicator.receive(buffer.data(), sizes[k], Dtype::u8, 0);
-          communicator.send(buffer.data(), sizes[k], Dtype::u8, 0);
-        }
-        times.push_back((own_clock() - start) / 2);
-      }
-      one_way[k] = *std::min_element(times.begin(), times.end());
-      communicator.broadcast(&one_way[k], 1, Dtype::f64, 0);
-    }
-    model.alpha[level] = one_way[0];
-    model.beta[level] = std::max(0.0, one_way[1] - one_way[0]) / static_cast<double>(sizes[1]);
-  }
-  return model;
 }
 
 void add_bandwidth(ScalingRow& row, const MultiRank::Scaling& scaling, const NodeMap& nodes, const CostModel& links) {
@@ -212,7 +106,34 @@ void add_bandwidth(ScalingRow& row, const MultiRank::Scaling& scaling, const Nod
   }
 }
 
-ScalingRow run_cell(const Cell& cell, const StudyOptions& options, Communicator& communicator, MPI_Comm raw, const GlobalClock& clock, const CostModel& links, bool oversubscribed) {
+std::string element_of(const TensorMap& whole) {
+  std::int64_t most = -1;
+  std::string name;
+  for (const auto& [key, tensor] : whole) {
+    if (tensor.bytes() <= most) continue;
+    most = tensor.bytes();
+    name = std::string(name_of(tensor.dtype()));
+  }
+  return name;
+}
+
+/// The whole input of the cells at hand: made when the first of them needs it.
+class Input {
+ public:
+  const TensorMap& of(const Cell& cell, std::uint64_t seed) {
+    if (!whole_) {
+      Random random(cell.task->name, "scale", seed, static_cast<std::uint64_t>(cell.bytes));
+      whole_.emplace(cell.task->multi_rank->scaling->inputs(random, cell.ranks, cell.bytes));
+    }
+    return *whole_;
+  }
+
+ private:
+  std::optional<TensorMap> whole_;
+};
+
+ScalingRow run_visit(const Cell& cell, int visit, const StudyOptions& options, RankGroup& group, Input& input) {
+  Communicator& communicator = *group.communicator;
   const MultiRank::Scaling& scaling = *cell.task->multi_rank->scaling;
   ScalingRow row;
   row.task = cell.task->name;
@@ -220,30 +141,32 @@ ScalingRow run_cell(const Cell& cell, const StudyOptions& options, Communicator&
   row.cadence = cell.streaming ? "streaming" : "isolated";
   row.ranks = cell.ranks;
   row.bytes = cell.bytes;
-  row.oversubscribed = oversubscribed;
-  row.key = key_of(cell, options.seed);
+  row.oversubscribed = group.oversubscribed;
+  row.key = visit_key(key_of(cell, options.seed), visit);
   row.verdict = "skipped";
-  const MeasureOptions measure{.stop = {.cap_seconds = options.budget_seconds}, .yields = oversubscribed};
+  const double share = options.budget_seconds / options.visits;
+  MeasureOptions measure{.stop = {.cap_seconds = share}, .yields = group.oversubscribed, .check_first = visit == 0};
+  measure.stop.min_seconds = std::min(measure.stop.min_seconds / options.visits, share / 2);
+  measure.stop.min_samples = std::max<std::int64_t>(10, measure.stop.min_samples / options.visits);
+  const auto time = [&](const Calls& calls) { (cell.streaming ? measure_streaming : measure_isolated)(communicator, group.clock, calls, measure, row); };
   if (cell.library) {
     if (cell.bytes / 4 > std::numeric_limits<int>::max()) {
       row.detail = "more elements than one call of the library takes";
       return row;
     }
-    LibraryBuffers buffers(*cell.library, cell.bytes, raw);
+    LibraryBuffers buffers(*cell.library, cell.bytes, group.raw());
     row.bytes = buffers.bytes();
-    const Calls calls{{}, [&] { buffers.run(); }, [&] { return buffers.check(); }};
-    (cell.streaming ? measure_streaming : measure_isolated)(communicator, clock, calls, measure, row);
-    if (row.verdict == "passed") add_bandwidth(row, scaling, communicator.nodes(), links);
+    row.element = "f32";
+    time({{}, [&] { buffers.run(); }, [&] { return buffers.check(); }});
+    if (row.verdict == "passed") add_bandwidth(row, scaling, communicator.nodes(), group.links);
     return row;
   }
-  if (cell.variant->on_nccl) {
-    row.detail = "no GPU for every rank";
-    return row;
-  }
-  Random random(cell.task->name, "scale", options.seed, static_cast<std::uint64_t>(cell.bytes));
-  const TensorMap whole = scaling.inputs(random, cell.ranks, cell.bytes);
+  Communicator* const transport = group.transport(*cell.variant, row.detail);
+  if (!row.detail.empty()) return row;
+  const TensorMap& whole = input.of(cell, options.seed);
   row.bytes = scaling.size_of(whole, cell.ranks);
-  Shard shard(communicator, *cell.task, *cell.variant, cell.task->multi_rank->shard(whole, communicator.rank(), cell.ranks));
+  row.element = element_of(whole);
+  Shard shard(communicator, transport, *cell.task, *cell.variant, cell.task->multi_rank->shard(whole, communicator.rank(), cell.ranks));
   if (!shard.refused().empty()) {
     row.detail = shard.refused();
     return row;
@@ -252,111 +175,14 @@ ScalingRow run_cell(const Cell& cell, const StudyOptions& options, Communicator&
   if (shard.in_place()) calls.prepare = [&] { shard.poison_outputs(); };
   calls.run = [&] { shard.call(); };
   calls.check = [&] { return shard.check(whole); };
-  (cell.streaming ? measure_streaming : measure_isolated)(communicator, clock, calls, measure, row);
-  if (row.verdict == "passed") add_bandwidth(row, scaling, communicator.nodes(), links);
+  time(calls);
+  double sent[2] = {static_cast<double>(shard.sent()[0]), static_cast<double>(shard.sent()[1])};
+  communicator.all_reduce(sent, sent, 2, Dtype::f64, Reduce::max);
+  row.sent_node = sent[0];
+  row.sent_network = sent[1];
+  if (row.verdict == "passed") add_bandwidth(row, scaling, communicator.nodes(), group.links);
   return row;
 }
-
-// Rank 0's files: a journal line a row, and the run file at the end.
-class Files {
- public:
-  explicit Files(const StudyOptions& options) : options_(options) {
-    file_ = !options.resume.empty() ? options.resume : !options.out.empty() ? options.out : "results/scale-" + std::to_string(getpid()) + ".h5";
-    const std::filesystem::path path = journal_path(file_);
-    Disk& disk = Disk::real();
-    if (!options.resume.empty()) {
-      journal_ = disk.open(path, Disk::Open::append);
-    } else {
-      if (!options.force && (std::filesystem::exists(file_) || std::filesystem::exists(path))) throw Error(Error::Kind::bad_input, file_.string() + " exists; --force overwrites it, --resume goes on with it");
-      if (file_.has_parent_path()) std::filesystem::create_directories(file_.parent_path());
-      journal_ = disk.open(path, Disk::Open::append_or_create);
-    }
-    // Before a byte is read or cut off: the torn last line of a journal in use is one being written.
-    if (!journal_->try_lock()) throw Error(Error::Kind::io, path.string() + ": another run is writing it");
-    if (!options.resume.empty()) {
-      take_over(path, journal_->read_all());
-    } else {
-      journal_->truncate(0);
-      journal_->append(journal_header);
-    }
-  }
-  [[nodiscard]] bool has(const std::string& key) const { return keys_.contains(key); }
-  void add(ScalingRow row) {
-    journal_->append(to_json(row) + "\n");
-    journal_->sync();
-    study.rows.push_back(std::move(row));
-  }
-  void add_links(int ranks, const CostModel& links, const NodeMap& nodes, double clock_error) {
-    for (const int level : {0, 1}) {
-      if (links.alpha[level] > 0) study.links.push_back({ranks, level == 0 ? "node" : "network", nodes.nodes(), links.alpha[level], links.beta[level], clock_error});
-    }
-  }
-  void write() {
-    add_efficiencies(study.rows);
-    study.fits = fits_of(study.rows);
-    study.findings = findings_of(study.rows);
-    Provenance provenance = collect_local(options_.command_line);
-    provenance.seed = options_.seed;
-    MPI_Comm_size(MPI_COMM_WORLD, &provenance.world_size);
-    write_run_file(file_, provenance, {}, &study);
-  }
-  [[nodiscard]] std::string name() const { return file_.string(); }
-  ScalingStudy study;
-
- private:
-  void take_over(const std::filesystem::path& path, std::string_view text) {
-    if (!text.starts_with(journal_header)) throw Error(Error::Kind::bad_input, path.string() + ":1: no journal of a scaling study");
-    std::size_t at = journal_header.size();
-    for (int line = 2;; ++line) {
-      const std::size_t end = text.find('\n', at);
-      if (end == std::string_view::npos) break;
-      try {
-        study.rows.push_back(scaling_row_from_json(text.substr(at, end - at)));
-      } catch (const Error& e) {
-        throw e.at(path.string() + ":" + std::to_string(line));
-      }
-      keys_.insert(study.rows.back().key);
-      at = end + 1;
-    }
-    journal_->truncate(static_cast<std::int64_t>(at));
-  }
-
-  const StudyOptions& options_;
-  std::filesystem::path file_;
-  std::unique_ptr<DiskFile> journal_;
-  std::set<std::string> keys_;
-};
-
-// The first `n` ranks as a group; null on the others.
-class Group {
- public:
-  Group(int n, int rank, int cores) {
-    MPI_Comm_split(MPI_COMM_WORLD, rank < n ? 0 : MPI_UNDEFINED, rank, &raw_);
-    if (raw_ == MPI_COMM_NULL) return;
-    communicator = mpi_communicator(raw_, mpi_options_from_environment());
-    clock = synchronise(*communicator, 1.0);
-    links = measure_links(*communicator);
-    double own_error = clock.error;
-    communicator->all_reduce(&own_error, &clock_error, 1, Dtype::f64, Reduce::max);
-    const NodeMap& nodes = communicator->nodes();
-    for (int node = 0; node < nodes.nodes(); ++node) oversubscribed = oversubscribed || static_cast<int>(nodes.members(node).size()) > cores;
-  }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-  ~Group() {
-    communicator.reset();
-    if (raw_ != MPI_COMM_NULL) MPI_Comm_free(&raw_);
-  }
-  [[nodiscard]] MPI_Comm raw() const { return raw_; }
-  std::unique_ptr<Communicator> communicator;
-  GlobalClock clock;
-  CostModel links;
-  double clock_error = 0;  // the largest of its ranks'
-  bool oversubscribed = false;
-
- private:
-  MPI_Comm raw_ = MPI_COMM_NULL;
-};
 
 // The same share of the node's cores for a rank of every group, so that efficiencies compare ranks and not threads. OMP_NUM_THREADS has its way.
 void set_threads(int cores) {
@@ -370,14 +196,78 @@ void set_threads(int cores) {
   omp_set_num_threads(std::max(1, cores / most));
 }
 
+// All visits of all cells, in an order of the seed's that every rank draws alike: all batches, then all once more in another order.
+class Course {
+ public:
+  Course(const StudyOptions& options, MpiSession& session, StudyFiles* files, std::vector<Batch> batches) : options_(options), session_(session), files_(files), batches_(std::move(batches)) {
+    int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+    MPI_Allreduce(MPI_IN_PLACE, &cores, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    set_threads(cores);
+    for (const Batch& batch : batches_) {
+      cells_ += batch.size();
+      if (!groups_.contains(batch[0].ranks)) groups_.emplace(batch[0].ranks, std::make_unique<RankGroup>(batch[0].ranks, session.rank(), cores));
+    }
+    if (!files_) return;
+    for (const auto& [ranks, group] : groups_) files_->add_links(ranks, group->links, group->communicator->nodes(), group->clock_error);
+    if (!options.quiet)
+      fmt::print(stderr, "{} cells x {:g} s = at most {:.1f} minutes of timing, in {} visits each; inputs and checks come on top\n", cells_, options.budget_seconds, static_cast<double>(cells_) * options.budget_seconds / 60, options.visits);
+  }
+
+  /// How many cells were wrong.
+  int run() {
+    Random random("scale", "order", options_.seed, 0);
+    for (int visit = 0; visit < options_.visits; ++visit) {
+      shuffle(batches_, random);
+      for (Batch& batch : batches_) {
+        shuffle(batch, random);
+        Input input;
+        for (const Cell& cell : batch) {
+          ++turn_;
+          if (session_.from_first(files_ && files_->has(visit_key(key_of(cell, options_.seed), visit)) ? 1 : 0) != 0) continue;
+          if (groups_.at(cell.ranks)->communicator) take(cell, visit, input);
+          wait_for_all();
+        }
+      }
+    }
+    return wrong_;
+  }
+
+ private:
+  void take(const Cell& cell, int visit, Input& input) {
+    const std::string label = fmt::format("{} {} {} on {} ranks", cell.task->name, cell.name(), size_text(cell.bytes), cell.ranks);
+    const double limit = 60 + 10 * options_.budget_seconds;
+    const Deadline deadline(limit + (session_.rank() == 0 ? 0 : 3), [&] {
+      MpiSession::abandon(fmt::format("{}: not done after {:.0f} s (seen by rank {}); finished rows are kept, --resume goes on", label, limit, session_.rank()), 3);
+    });
+    try {
+      ScalingRow row = run_visit(cell, visit, options_, *groups_.at(cell.ranks), input);
+      if (!files_) return;
+      wrong_ += row.verdict == "wrong" ? 1 : 0;
+      if (!options_.quiet)
+        fmt::print(stderr, "[{}/{}] {} {}: {} {:.2f} us{}\n", turn_, cells_ * static_cast<std::size_t>(options_.visits), label, row.cadence, row.verdict, 1e6 * row.seconds, row.oversubscribed ? " (oversubscribed)" : "");
+      files_->add(std::move(row));
+    } catch (const std::exception& e) {
+      MpiSession::abandon(fmt::format("{}: rank {}: {}", label, session_.rank(), e.what()), 3);
+    }
+  }
+
+  const StudyOptions& options_;
+  MpiSession& session_;
+  StudyFiles* files_;  // rank 0's
+  std::vector<Batch> batches_;
+  std::map<int, std::unique_ptr<RankGroup>> groups_;
+  std::size_t cells_ = 0, turn_ = 0;
+  int wrong_ = 0;
+};
+
 int study_on(const StudyOptions& options, MpiSession& session) {
-  std::vector<Cell> cells;
-  std::unique_ptr<Files> files;
+  std::vector<Batch> batches;
+  std::unique_ptr<StudyFiles> files;
   std::optional<Error> error;
   int word = 0;
   try {
-    cells = cells_of(options, session.size());
-    if (session.rank() == 0) files = std::make_unique<Files>(options);
+    batches = batches_of(options, session.size());
+    if (session.rank() == 0) files = std::make_unique<StudyFiles>(options);
   } catch (const Error& e) {
     error = e;
     word = exit_code_of(e);
@@ -388,48 +278,12 @@ int study_on(const StudyOptions& options, MpiSession& session) {
     if (session.rank() == 0) throw Error(*error);
     return word;
   }
-  int wrong = 0;
-  {
-    int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-    MPI_Allreduce(MPI_IN_PLACE, &cores, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    set_threads(cores);
-    std::map<int, std::unique_ptr<Group>> groups;
-    for (const Cell& cell : cells) {
-      if (!groups.contains(cell.ranks)) groups.emplace(cell.ranks, std::make_unique<Group>(cell.ranks, session.rank(), cores));
-    }
-    for (const auto& [ranks, group] : groups) {
-      if (files) files->add_links(ranks, group->links, group->communicator->nodes(), group->clock_error);
-    }
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      const Cell& cell = cells[i];
-      const std::string label = fmt::format("{} {} {} on {} ranks", cell.task->name, cell.name(), size_text(cell.bytes), cell.ranks);
-      if (session.from_first(files && files->has(key_of(cell, options.seed)) ? 1 : 0) != 0) continue;
-      const Group& group = *groups.at(cell.ranks);
-      if (group.communicator) {
-        const double limit = 60 + 10 * options.budget_seconds;
-        const Deadline deadline(limit + (session.rank() == 0 ? 0 : 3), [&] {
-          MpiSession::abandon(fmt::format("{}: not done after {:.0f} s (seen by rank {}); finished rows are kept, --resume goes on", label, limit, session.rank()), 3);
-        });
-        try {
-          ScalingRow row = run_cell(cell, options, *group.communicator, group.raw(), group.clock, group.links, group.oversubscribed);
-          if (files) {
-            wrong += row.verdict == "wrong" ? 1 : 0;
-            if (!options.quiet) fmt::print(stderr, "[{}/{}] {} {}: {} {:.2f} us{}\n", i + 1, cells.size(), label, row.cadence, row.verdict, 1e6 * row.seconds, row.oversubscribed ? " (oversubscribed)" : "");
-            files->add(std::move(row));
-          }
-        } catch (const std::exception& e) {
-          MpiSession::abandon(fmt::format("{}: rank {}: {}", label, session.rank(), e.what()), 3);
-        }
-      }
-      wait_for_all();
-    }
-  }
-  int code = wrong > 0 ? 1 : 0;
+  int code = Course(options, session, files.get(), std::move(batches)).run() > 0 ? 1 : 0;
   if (files) {
     try {
-      files->write();
-      if (options.json) fmt::print("{}\n", to_json(files->study));
-      else fmt::print("{}Results: {}\n", table_text(files->study), files->name());
+      const ScalingStudy& study = files->write();
+      if (options.json) fmt::print("{}\n", to_json(study));
+      else fmt::print("{}Results: {}\n", table_text(study), files->name());
     } catch (const Error& e) {
       error = e;
       code = exit_code_of(e);

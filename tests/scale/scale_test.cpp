@@ -69,6 +69,8 @@ TEST_P(Scale, times_every_cell_of_one_launch) {
       EXPECT_NEAR(alg, row["bytes"].get<double>() / seconds, 1e-6 * alg) << where;
       EXPECT_NEAR(row["busbw"].get<double>(), alg * 2 * (P - 1) / P, 1e-6 * alg) << where;
       EXPECT_GT(row["wire_node"], 0) << where;
+      EXPECT_GE(row["visits"], 1) << where;
+      EXPECT_GE(row["visit_spread"], 1) << where;
       EXPECT_GT(row["bound_seconds"], 0) << where;
     }
   }
@@ -80,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Scale, testing::Values(1, 2, 3, 4));
 
 TEST(Resuming, times_what_is_missing_and_keeps_the_rest) {
   const Scratch scratch;
-  const std::vector<std::string> study = {"--sizes", "1K,4K", "--variants", "mpi,mpi_baseline", "--budget", "0.01", "--json", "--quiet"};
+  const std::vector<std::string> study = {"--sizes", "1K,4K", "--variants", "mpi,mpi_baseline", "--budget", "0.02", "--visits", "1", "--json", "--quiet"};
   auto first = study;
   first.insert(first.end(), {"--out", scratch.file("s.h5")});
   const Outcome whole = launch(2, first);
@@ -130,7 +132,7 @@ TEST(PlanOnly, forecasts_65536_ranks_and_its_error_against_a_simulation) {
     EXPECT_GT(row["in_degree"], 0);
     EXPECT_GT(row["bytes_sent"][1], 0);
     EXPECT_GE(row["forecast_seconds"], row["bound_seconds"]);
-    EXPECT_EQ(row["soundness"] == "not checked", row["ranks_checked"] == 0);
+    EXPECT_GT(row["ranks_checked"], 0);
     EXPECT_EQ(row["error"].is_null(), row["ranks"] != 1024);
     if (row["ranks"] == 1024) {
       EXPECT_NEAR(row["error"].get<double>(), row["forecast_seconds"].get<double>() / row["simulated_seconds"].get<double>() - 1, 1e-9);
@@ -138,12 +140,18 @@ TEST(PlanOnly, forecasts_65536_ranks_and_its_error_against_a_simulation) {
   }
 }
 
-TEST(PlanOnly, says_not_checked_where_messages_were_not_followed) {
-  // Below 256 ranks every rank is walked; pieces of an exchange of all with all are too many above.
-  const json rows = json::parse(faibench({"scale", "all2all_tensor_redistribute", "--plan-only", "--ranks", "8,65536", "--sizes", "1M", "--json"}).out)["rows"];
-  ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[0]["soundness"], "sound");
-  for (const json& row : rows) EXPECT_EQ(row["soundness"] == "not checked", row["ranks_checked"] == 0) << row;
+TEST(PlanOnly, of_every_task_is_sound_and_not_below_its_bound) {
+  for (const char* name : {"tp_allreduce_bias_fuse", "all2all_tensor_redistribute", "grad_signsgd_error_feedback", "diloco_comm_chunk_balance", "dcp_shard_meta_merge", "fused_global_grad_clip"}) {
+    const Outcome outcome = faibench({"scale", name, "--plan-only", "--ranks", "8,64,4096", "--sizes", "64K", "--json"});
+    ASSERT_EQ(outcome.code, 0) << name << outcome.err;
+    const json rows = json::parse(outcome.out)["rows"];
+    ASSERT_EQ(rows.size(), 3u) << name;
+    for (const json& row : rows) {
+      if (row["forecast_seconds"].is_null()) continue;
+      EXPECT_EQ(row["soundness"].get<std::string>().rfind("sound", 0), 0u) << row;
+      EXPECT_GE(row["forecast_seconds"].get<double>(), row["bound_seconds"].get<double>() * (1 - 1e-9)) << row;
+    }
+  }
 }
 
 TEST(Usage, what_cannot_be_is_one_line_and_exit_code_2) {

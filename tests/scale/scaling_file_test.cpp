@@ -42,8 +42,9 @@ ScalingStudy sample_study() {
   study.rows[4].detail = "größer \"als\" 1";
   study.rows[4].enter.clear();
   study.rows[4].exit.clear();
-  study.fits.push_back({"sum", "mpi", "isolated", 2, 0, 1024, 65536, 2e-6, 1e-10 / 3, 0.01, 1048576, 3e-5, 3.1e-5, 0.1 / 3});
-  study.findings.push_back({"sum", "t(S) <= t(S')", "here"});
+  study.fits.push_back({"sum", "mpi", "isolated", 2, 0, 1024, 65536, 2e-6, 1e-10 / 3, 0.01, 1048576, 3e-5, 3.1e-5, 0.1 / 3, 0.005, 2e-6, 1e-10, 0.2});
+  study.forecasts.push_back({"sum", "mpi", "isolated", 2, 65536, 3e-5, 3.1e-5, 0.1 / 3, false, true});
+  study.findings.push_back({"sum", "t(S) <= t(S')", "here", "mpi", "isolated", "128 B", 2, 64, 2e-6, 1e-6, 3});
   study.links.push_back({2, "node", 1, 3e-7, 1e-10, 0});
   return study;
 }
@@ -81,7 +82,7 @@ import h5py
 with h5py.File("s.h5") as f:
     s = f["scaling"]
     assert s.attrs["format"] == "faibench-scaling/1"
-    assert list(s) == ["rows", "fits", "findings", "links", "raw"], list(s)
+    assert list(s) == ["rows", "fits", "forecasts", "findings", "links", "raw"], list(s)
     rows = s["rows"][:]
     assert len(rows) == 6 and list(rows["ranks"]) == [1, 1, 1, 2, 2, 2] and list(rows["bytes"][:3]) == [1024, 65536, 1048576]
     assert rows["seconds"][0] == 1e-6 * 1 + 1e-10 * 1024 / 3 and rows["flags"][0] == b"bimodal;bursts:2"
@@ -90,9 +91,10 @@ with h5py.File("s.h5") as f:
     assert raw.attrs["key"] == "sum|mpi|1048576|2"
     assert raw["enter"].shape == (2, 3) and raw["enter"][1, 0] == 0.1 / 3 + 1 and raw["exit"][0, 2] == 1.3
     assert s["fits"]["held_out_error"][0] == 0.1 / 3 and s["fits"]["beta"][0] == 1e-10 / 3
-    assert s["findings"]["rule"][0] == b"t(S) <= t(S')"
+    assert s["forecasts"]["error"][0] == 0.1 / 3 and s["forecasts"]["named"][0] and not s["forecasts"]["beyond"][0]
+    assert s["findings"]["rule"][0] == b"t(S) <= t(S')" and s["findings"]["cells"][0] == 3
     assert s["links"]["level"][0] == b"node" and s["links"]["alpha"][0] == 3e-7
-    for name in ("rows", "fits", "findings", "links"):
+    for name in ("rows", "fits", "forecasts", "findings", "links"):
         assert all(s[name].attrs["field_descriptions"]) and tuple(s[name].attrs["field_names"]) == s[name].dtype.names
 )py"),
             0);
