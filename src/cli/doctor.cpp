@@ -5,13 +5,18 @@
 #include <fmt/core.h>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/machine_state.h"
 #include "cli/terminal.h"
+#include "cluster/audit.h"
+#include "cluster/launch.h"
+#include "cluster/preparation.h"
 #include "cluster/topology.h"
 #include "judge/judge_process.h"
 #include "results/provenance.h"
@@ -38,6 +43,7 @@ struct Findings {
   MachinePeaks peaks;
   std::string peaks_missing;          ///< why nothing was measured; empty: peaks are
   std::vector<std::string> hindrances;  ///< what keeps a run from working at all
+  Audit audit;                        ///< of all ranks of the launch; of this process alone without one
 };
 
 /// Waits for the judge's outcome, not for ever: a run that goes on holds the timing slot.
@@ -101,9 +107,26 @@ void look_at_peaks(const Options& options, Findings& found) {
   }
 }
 
-Findings examine(const Options& options) {
+// The audit that a run begins with. Empty on ranks that have nothing to say. Throws Error where the ranks do not find each other.
+std::optional<Audit> audit_launch() {
+  const auto variable = [](const char* name) -> const char* { return std::getenv(name); };
+  if (!launched_with_others({1, variable})) return audit({find_place()});
+  MpiSession session;  // ends before anything is measured: nobody waits for that
+  const LaunchView view{session.size(), variable};
+  if (const auto line = wrong_launch(view)) {
+    if (speaks_for_launch(view)) throw Error(Error::Kind::bad_input, *line);
+    return std::nullopt;
+  }
+  const std::vector<std::string> texts = session.gather(describe_this_rank(session.first_rank_of_host()));
+  if (session.rank() != 0) return std::nullopt;
+  return audit(read_places(texts));
+}
+
+Findings examine(const Options& options, Audit audited) {
   Findings found;
-  found.state = observe_machine();  // first: our own children would count as disturbance
+  found.audit = std::move(audited);
+  found.hindrances = found.audit.errors;
+  found.state = observe_machine();  // before the worker starts: our own children would count as disturbance
   found.provenance = collect_local();
   look_for_worker(found);
   look_at_results_folder(found);
@@ -167,6 +190,17 @@ void print_lines(const char* title, const std::vector<std::string>& lines, int w
   }
 }
 
+Rows rank_rows(const Findings& found) {
+  Rows rows;
+  for (const RankFacts& rank : found.audit.ranks) {
+    std::string gpus;
+    for (const std::string& gpu : rank.gpus) gpus += " " + gpu;
+    rows.push_back({fmt::format("rank {}", rank.rank), fmt::format("{}, processors {}{}, clock {}, {}, /dev/shm {}", rank.host, rank.cpus, gpus.empty() ? ", no GPU" : "," + gpus, or_unknown(rank.clock_source), rank.mpi,
+                                                                   size_or_unknown(rank.shared_memory_bytes))});
+  }
+  return rows;
+}
+
 void print_text(const Findings& found) {
   const int width = terminal_width(STDOUT_FILENO);
   fmt::print("This machine\n{}", columns(machine_rows(found), 2, width));
@@ -174,6 +208,8 @@ void print_text(const Findings& found) {
   fmt::print("\nWhat a run will use\n{}", columns(use_rows(found), 2, width));
   fmt::print("\nMeasured peaks\n{}", columns(peak_rows(found), 2, width));
   const auto disturbing = disturbances(found.state, static_cast<int>(found.place.cpus.size()));
+  fmt::print("\nStart-up audit\n{}", columns(rank_rows(found), 2, width));
+  for (const std::string& line : found.audit.notices) fmt::print("  -{}", wrapped(line, 4, width).substr(3));
   if (disturbing.empty()) fmt::print("\nNothing found that would disturb timings.\n");
   else print_lines("What will disturb timings", disturbing, width);
   if (!found.hindrances.empty()) print_lines("What keeps a run from working", found.hindrances, width);
@@ -196,11 +232,16 @@ void print_json(const Findings& found) {
   if (!found.peaks_missing.empty()) json["peaks_missing"] = found.peaks_missing;
   json["disturbances"] = disturbances(s, static_cast<int>(found.place.cpus.size()));
   json["hindrances"] = found.hindrances;
+  Json ranks = Json::array();
+  for (const RankFacts& rank : found.audit.ranks) ranks.push_back(Json::parse(to_json(rank)));
+  json["audit"] = {{"errors", found.audit.errors}, {"notices", found.audit.notices}, {"ranks", ranks}};
   fmt::print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
 }
 
 int doctor(const Options& options) {
-  const Findings found = examine(options);
+  auto audited = audit_launch();
+  if (!audited) return 0;  // another rank speaks
+  const Findings found = examine(options, std::move(*audited));
   if (options.json) print_json(found);
   else print_text(found);
   return found.hindrances.empty() ? 0 : 1;
@@ -213,7 +254,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("doctor", "Say what this machine has, what a run will use and what will disturb timings");
   command->add_flag("--no-measure", options->no_measure, "Leave out the measured peaks (about 2 s)");
   command->add_flag("--json", options->json, "Print JSON for programs");
-  command->footer("Exit code: 0 a run would work here, 1 something keeps it from working (it is named), 2 bad usage.\nExample: srun -n 1 faibench doctor");
+  command->footer("Exit code: 0 a run would work here, 1 something keeps it from working (it is named), 2 bad usage.\nUnder mpirun or srun it audits all ranks, as a run does at its start.\nExample: mpirun -n 8 --hostfile hosts faibench doctor");
   command->callback([options, &exit_code] { exit_code = doctor(*options); });
 }
 

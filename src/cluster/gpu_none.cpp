@@ -3,6 +3,6 @@
 
 namespace faibench {
 
-int count_gpus() { return 0; }
+std::vector<std::string> find_gpus() { return {}; }
 
 }  // namespace faibench

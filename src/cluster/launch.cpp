@@ -79,7 +79,10 @@ void MpiSession::abandon(const std::string& line, int exit_code) {
 }
 
 std::optional<std::string> wrong_launch(const LaunchView& view) {
-  if (view.get("OMPI_COMM_WORLD_SIZE")) return std::nullopt;  // mpirun said how many
+  if (const int started = number(view.get("OMPI_COMM_WORLD_SIZE")); started > 0) {  // mpirun's word; within an allocation it may be any
+    if (started == view.world_size) return std::nullopt;
+    return "mpirun started " + std::to_string(started) + " ranks, but MPI sees " + std::to_string(view.world_size) + ": faibench was built with another MPI than this mpirun's; start it with that one's";
+  }
   const char* step = view.get("SLURM_STEP_NUM_TASKS");
   const int tasks = number(step ? step : view.get("SLURM_NTASKS"));
   if (tasks <= 0 || tasks == view.world_size) return std::nullopt;
@@ -87,6 +90,14 @@ std::optional<std::string> wrong_launch(const LaunchView& view) {
          ": they do not find each other. Start with 'srun --mpi=pmix faibench ...' or 'mpirun faibench ...' (to run alone inside an allocation: srun -n 1, or unset SLURM_NTASKS)";
 }
 
-bool speaks_for_launch(const LaunchView& view) { return number(view.get("SLURM_PROCID")) == 0; }
+bool speaks_for_launch(const LaunchView& view) {
+  const char* of_mpirun = view.get("OMPI_COMM_WORLD_RANK");
+  return number(of_mpirun ? of_mpirun : view.get("SLURM_PROCID")) == 0;
+}
+
+bool launched_with_others(const LaunchView& view) {
+  const char* step = view.get("SLURM_STEP_NUM_TASKS");
+  return number(view.get("OMPI_COMM_WORLD_SIZE")) > 1 || number(step) > 1;
+}
 
 }  // namespace faibench

@@ -43,9 +43,11 @@ struct LaunchView {
   int world_size = 1;
   std::function<const char*(const char*)> get;
 };
-/// One line where Slurm started more tasks than MPI sees (each is then a world of its own), else empty. A launch by mpirun within an allocation may have any size.
+/// One line where the launcher started more processes than MPI sees (each is then a world of its own), else empty. A launch by mpirun within an allocation may have any size.
 std::optional<std::string> wrong_launch(const LaunchView& view);
-/// The first of the tasks that Slurm started, or no Slurm: the one that speaks of a wrong launch.
+/// The first of the processes that the launcher started, or no launcher: the one that speaks of a wrong launch.
 bool speaks_for_launch(const LaunchView& view);
+/// Whether a launcher says that there is more than one rank.
+bool launched_with_others(const LaunchView& view);
 
 }  // namespace faibench

@@ -16,6 +16,7 @@ std::string to_json(const Place& place) {
                         {"slot_folder", place.slot_folder},
                         {"program_hash", place.program_hash},
                         {"worker_hash", place.worker_hash},
+                        {"facts", to_json(place.facts)},
                         {"host_facts", place.host_facts},
                         {"node", place.node}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -35,6 +36,7 @@ Place place_from_json(std::string_view text) {
     json.at("slot_folder").get_to(place.slot_folder);
     json.at("program_hash").get_to(place.program_hash);
     json.at("worker_hash").get_to(place.worker_hash);
+    place.facts = rank_from_json(json.at("facts").get<std::string>());
     json.at("host_facts").get_to(place.host_facts);
     json.at("node").get_to(place.node);
     return place;

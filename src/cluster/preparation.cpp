@@ -63,6 +63,12 @@ std::map<std::string, double> costs_of(const RunOptions& options, const Ledger* 
   return costs;
 }
 
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += (text.empty() ? "" : "; ") + line;
+  return text;
+}
+
 // Why, where --give-up names the item.
 std::optional<std::string> given_up(const RunOptions& options, const std::string& label) {
   for (const std::string& words : options.give_up) {
@@ -96,12 +102,6 @@ std::vector<Place> read_places(const std::vector<std::string>& texts) {
       throw rank == 0 ? error : error.at("rank " + std::to_string(rank));
     }
     places.push_back(place_from_json(text));
-    const Place& first = places.front();
-    const Place& place = places.back();
-    if (place.program_hash != first.program_hash || place.worker_hash != first.worker_hash) {
-      throw Error(Error::Kind::bad_input, "rank " + std::to_string(rank) + " on " + place.host + " runs another build of faibench than rank 0 on " + first.host +
-                                              ": install the same program and faibench-worker on all hosts");
-    }
   }
   return places;
 }
@@ -119,6 +119,8 @@ std::string default_out() {
 
 Preparation prepare(RunOptions options, std::vector<Place> places) {
   Preparation ready;
+  ready.audit = audit(places);
+  if (!ready.audit.errors.empty()) throw Error(Error::Kind::bad_input, joined(ready.audit.errors));
   if (!options.resume.empty() && !options.out.empty()) throw Error(Error::Kind::bad_input, "--resume goes on in the file that it names: leave out --out");
   if (!options.resume.empty()) {
     ready.ledger = std::make_unique<Ledger>(Ledger::resume(options.resume));
@@ -156,6 +158,8 @@ Preparation prepare(RunOptions options, std::vector<Place> places) {
     return ready;
   }
   Provenance provenance = provenance_of(ready.options, ready.layout, std::move(hosts));
+  provenance.ranks = ready.audit.ranks;
+  provenance.audit = ready.audit.notices;
   if (ready.ledger) {
     provenance.started = ready.ledger->provenance().started;
     ready.ledger->update(provenance);

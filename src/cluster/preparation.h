@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/audit.h"
 #include "cluster/ledger.h"
 #include "cluster/plan.h"
 #include "cluster/run.h"
@@ -13,18 +14,19 @@ namespace faibench {
 
 /// One rank's place as text for rank 0; an error on this rank travels the same way.
 std::string describe_this_rank(int first_rank_of_host);
-/// The places in rank order. Throws the first rank's error there is, and Error(bad_input) where the ranks do not run the same program.
+/// The places in rank order. Throws the first rank's error there is.
 std::vector<Place> read_places(const std::vector<std::string>& texts);
 
 struct Preparation {
   RunOptions options;            ///< with the resumed run's values filled in
   Layout layout;
+  Audit audit;
   Plan plan;                     ///< everything asked for
   std::vector<PlanItem> to_judge;  ///< of it, what the resumed run lacks
   std::vector<std::pair<PlanItem, std::string>> given_up;  ///< of that, what is lost unjudged, and why: not in to_judge
   std::unique_ptr<Ledger> ledger;  ///< null for --dry-run and --list-cases
 };
-/// Throws Error: bad names, files that exist or cannot be written, nothing to do. Makes the files last, so that nothing is left behind by an error.
+/// Throws Error: ranks that do not belong together (see audit.h), bad names, files that exist or cannot be written, nothing to do. Makes the files last, so that nothing is left behind by an error.
 Preparation prepare(RunOptions options, std::vector<Place> places);
 
 /// results/run-<UTC>-<host>-<pid>.h5

@@ -43,6 +43,7 @@ class FirstRank {
       return nothing_to_do;
     }
     if (!ready_.layout.hint.empty()) progress_->notice(ready_.layout.hint);
+    for (const std::string& line : ready_.audit.notices) progress_->notice(line);
     const auto already = static_cast<std::int64_t>(ready_.plan.items.size() - ready_.to_judge.size());
     for (const auto& [item, why] : ready_.given_up) {
       const Record record = lost_record(item, ready_.options.seed.value_or(1), "rank", why);

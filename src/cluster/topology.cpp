@@ -85,7 +85,9 @@ Place find_place() {
   Place place;
   place.host = host_name();
   place.pid = static_cast<int>(getpid());
-  place.gpus = count_gpus();
+  place.facts = collect_rank();
+  place.facts.gpus = find_gpus();
+  place.gpus = static_cast<int>(place.facts.gpus.size());
   place.host_cores = 1;
   Topology topology;
   if (topology.handle) {
@@ -107,6 +109,7 @@ Place find_place() {
   if (place.numa_nodes.empty()) place.numa_nodes = {0};
   std::ranges::sort(place.cpus);
   std::ranges::sort(place.numa_nodes);
+  place.facts.cpus = ranges_text(place.cpus);
   return place;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cluster/schedule.h"
+#include "results/provenance.h"
 
 namespace faibench {
 
@@ -20,14 +21,15 @@ struct Place {
   std::string slot_folder;      ///< where this host's slot files lie
   std::string program_hash;     ///< of the program's bytes: all ranks must run the same
   std::string worker_hash;      ///< of faibench-worker's bytes
+  RankFacts facts;              ///< for the provenance and the audit
   std::string host_facts;       ///< HostFacts as JSON; on the first rank of a host, else empty
   int node = 0;                 ///< lowest world rank on the same host
 };
 
-/// Asks hwloc and the binding. What the machine will not tell is taken as one core or NUMA node 0. `node`, the hashes, the folder and the facts stay empty.
+/// Asks hwloc and the binding. What the machine will not tell is taken as one core or NUMA node 0. `node`, the hashes, the folder and the host's facts stay empty.
 Place find_place();
-/// GPUs that the CUDA run time sees; 0 without a toolkit, a driver or a GPU: never an error.
-int count_gpus();
+/// UUIDs of the GPUs that the CUDA run time sees, in its order; none without a toolkit, a driver or a GPU: never an error.
+std::vector<std::string> find_gpus();
 
 std::string to_json(const Place& place);
 /// Throws Error(mpi) on text that is no place: it came from another rank.

@@ -2,6 +2,7 @@
 #include <hdf5.h>
 #include <hwloc.h>
 #include <mpi.h>
+#include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -99,6 +100,13 @@ bool matters(std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// By which mpirun's daemon gives each rank its number and its folders: they always differ.
+bool tells_a_rank_what_it_is(std::string_view name) {
+  for (std::string_view prefix : {"OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix", "OMPI_MCA_initial_wdir", "OMPI_COMM_WORLD_"})
+    if (name.starts_with(prefix)) return true;
+  return false;
+}
+
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
@@ -134,6 +142,17 @@ std::string mpi_version() {  // one of the few calls that are allowed before MPI
   return trimmed(line.substr(0, line.find_first_of(",\n")));
 }
 
+std::vector<std::pair<std::string, std::string>> environment_that_matters() {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (equals != std::string_view::npos && matters(text.substr(0, equals))) variables.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  std::sort(variables.begin(), variables.end());
+  return variables;
+}
+
 }  // namespace
 
 HostFacts collect_host() {
@@ -151,6 +170,23 @@ HostFacts collect_host() {
   return host;
 }
 
+RankFacts collect_rank() {
+  RankFacts rank;
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) == 0) rank.host = name;
+  rank.mpi = mpi_version();
+  std::ifstream clock("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  std::getline(clock, rank.clock_source);
+  std::ifstream memory("/proc/meminfo");
+  for (std::string line; std::getline(memory, line);)
+    if (const auto [field, value] = split_line(line); field == "MemAvailable") rank.memory_available_bytes = std::atoll(value.c_str()) * 1024;
+  struct statvfs room {};
+  if (::statvfs("/dev/shm", &room) == 0) rank.shared_memory_bytes = static_cast<std::int64_t>(room.f_bavail) * static_cast<std::int64_t>(room.f_frsize);
+  for (const auto& [variable_name, value] : environment_that_matters())
+    if (!tells_a_rank_what_it_is(variable_name)) rank.environment.push_back(variable_name + "=" + value);
+  return rank;
+}
+
 Provenance collect_local(const std::vector<std::string>& command_line) {
   Provenance p;
   p.version = build_facts::version;
@@ -166,12 +202,7 @@ Provenance collect_local(const std::vector<std::string>& command_line) {
   p.started = utc_now();
   p.slurm_job_id = variable("SLURM_JOB_ID");
   p.launcher = !variable("SLURM_STEP_ID").empty() && !variable("PMIX_RANK").empty() ? "slurm" : !variable("OMPI_COMM_WORLD_SIZE").empty() ? "mpirun" : "alone";
-  for (char** entry = environ; entry && *entry; ++entry) {
-    const std::string_view text(*entry);
-    const std::size_t equals = text.find('=');
-    if (equals != std::string_view::npos && matters(text.substr(0, equals))) p.environment.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
-  std::sort(p.environment.begin(), p.environment.end());
+  p.environment = environment_that_matters();
   p.hosts.push_back(collect_host());
   p.machine_class = p.hosts.front().machine_class;
   return p;

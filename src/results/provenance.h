@@ -28,6 +28,18 @@ struct HostFacts {
   double noise_floor = 0;
 };
 
+/// One rank of the run: what may differ between ranks, and spoils comparisons where it does.
+struct RankFacts {
+  int rank = 0;
+  std::string host;
+  std::string cpus;                      ///< processors that it is bound to, as a list of ranges
+  std::vector<std::string> gpus;         ///< visible to it, by UUID
+  std::string clock_source;              ///< of the kernel: "tsc", "hpet", ...
+  std::string mpi;                       ///< version of the MPI library that it runs with
+  std::int64_t memory_available_bytes = 0, shared_memory_bytes = 0;  ///< on its host at the start; 0 where that is not told
+  std::vector<std::string> environment;  ///< "NAME=value" of the variables that matter; in a Provenance only those that rank 0 has not or has otherwise
+};
+
 struct Provenance {
   std::string version, commit;   ///< of faibench; the commit ends in "-dirty" where the tree had changes
   std::string compiler, flags, build_type;
@@ -41,6 +53,8 @@ struct Provenance {
   std::string machine_class;     ///< of the coordinator's host
   std::vector<std::pair<std::string, std::string>> environment;  ///< SLURM_*, OMP_*, MPI and library variables that matter, by name
   std::vector<HostFacts> hosts;
+  std::vector<RankFacts> ranks;  ///< in rank order; empty in files of earlier versions
+  std::vector<std::string> audit;  ///< what the start-up audit had to say, one line each
 };
 
 /// What this process can know about its host, its build and its job: `hosts` holds this host alone, without peaks, with `ranks` empty. Never throws for what a machine will not tell.
@@ -48,9 +62,14 @@ Provenance collect_local(const std::vector<std::string>& command_line = {});
 /// This host alone: what a rank sends to the coordinator.
 HostFacts collect_host();
 
+/// This process as a rank: all but `rank`, `cpus` and `gpus`.
+RankFacts collect_rank();
+
 /// One JSON object on one line, and back. The readers throw Error(bad_input) naming the field; unknown fields are ignored.
 std::string to_json(const HostFacts& host);
 HostFacts host_from_json(std::string_view text);
+std::string to_json(const RankFacts& rank);
+RankFacts rank_from_json(std::string_view text);
 std::string to_json(const Provenance& provenance);
 Provenance provenance_from_json(std::string_view text);
 

@@ -25,7 +25,21 @@ void visit_host_fields(H& h, F&& f) {
   f(FieldFact{"noise_floor", "1", "measured: half-width of the interval of the baseline against itself"}, h.noise_floor);
 }
 
-/// The same for every plain field of the provenance: all but `environment` and `hosts`.
+/// Calls `f(FieldFact, member)` for every field of a rank.
+template <class R, class F>
+void visit_rank_fields(R& r, F&& f) {
+  f(FieldFact{"rank", "1", "rank in the world"}, r.rank);
+  f(FieldFact{"host", "", "host name"}, r.host);
+  f(FieldFact{"cpus", "", "processors it was bound to, as a list of ranges"}, r.cpus);
+  f(FieldFact{"gpus", "", "UUIDs of the GPUs visible to it"}, r.gpus);
+  f(FieldFact{"clock_source", "", "clock source of the kernel"}, r.clock_source);
+  f(FieldFact{"mpi", "", "version of the MPI library"}, r.mpi);
+  f(FieldFact{"memory_available_bytes", "B", "memory available on its host at the start"}, r.memory_available_bytes);
+  f(FieldFact{"shared_memory_bytes", "B", "free room in /dev/shm of its host at the start"}, r.shared_memory_bytes);
+  f(FieldFact{"environment", "", "variables that matter and that rank 0 has not or has otherwise"}, r.environment);
+}
+
+/// The same for every plain field of the provenance: all but `environment`, `hosts`, `ranks` and `audit`.
 template <class P, class F>
 void visit_provenance_fields(P& p, F&& f) {
   f(FieldFact{"version", "", "version of faibench"}, p.version);

@@ -78,6 +78,9 @@ void write_samples(hid_t file, const std::vector<Record>& records, const std::ve
 struct Variable {
   std::string name, value;
 };
+struct AuditLine {
+  std::string line;
+};
 
 void write_provenance(hid_t file, const Provenance& provenance) {
   const Id group = hdf5::create_group(file, "provenance");
@@ -95,6 +98,10 @@ void write_provenance(hid_t file, const Provenance& provenance) {
   const Id json = hdf5::write_text_dataset(group.get(), "json", to_json(provenance));
   hdf5::write_text_attribute(json.get(), "description", "the whole provenance as one JSON object");
   table::write(group.get(), "hosts", "one row a host, with its measured peaks", provenance.hosts, [](const HostFacts& host, auto&& f) { visit_host_fields(host, f); });
+  table::write(group.get(), "ranks", "one row a rank: what may differ between ranks", provenance.ranks, [](const RankFacts& rank, auto&& f) { visit_rank_fields(rank, f); });
+  std::vector<AuditLine> audit;
+  for (const std::string& line : provenance.audit) audit.push_back({line});
+  table::write(group.get(), "audit", "what the start-up audit had to say", audit, [](const AuditLine& row, auto&& f) { f(FieldFact{"line", "", "one remark, naming ranks and hosts"}, row.line); });
   std::vector<Variable> variables;
   for (const auto& [name, value] : provenance.environment) variables.push_back({name, value});
   table::write(group.get(), "environment", "environment variables that matter", variables, [](const Variable& v, auto&& f) {

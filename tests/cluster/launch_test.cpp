@@ -31,6 +31,13 @@ TEST(WrongLaunch, trusts_a_step_before_the_allocation_and_mpirun_before_both) {
   EXPECT_FALSE(wrong_launch(view(2, {{"SLURM_NTASKS", "4"}, {"OMPI_COMM_WORLD_SIZE", "2"}})));
 }
 
+TEST(WrongLaunch, says_that_mpirun_is_of_another_mpi) {
+  const auto line = wrong_launch(view(1, {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}}));
+  ASSERT_TRUE(line);
+  EXPECT_NE(line->find("mpirun started 4 ranks, but MPI sees 1"), std::string::npos);
+  EXPECT_FALSE(speaks_for_launch(view(1, {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"SLURM_PROCID", "0"}})));
+}
+
 TEST(WrongLaunch, is_spoken_of_by_the_first_task_alone) {
   EXPECT_TRUE(speaks_for_launch(view(1, {})));
   EXPECT_TRUE(speaks_for_launch(view(1, {{"SLURM_PROCID", "0"}})));

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <set>
+
 #include "tensor/error.h"
 
 namespace faibench {
@@ -98,7 +100,10 @@ TEST(SlotFolder, is_this_users_alone) {
   EXPECT_EQ(make_slot_folder(), folder);
 }
 
-TEST(CountGpus, takes_a_missing_driver_as_none) { EXPECT_GE(count_gpus(), 0); }
+TEST(FindGpus, names_each_once_and_takes_a_missing_driver_as_none) {
+  const std::vector<std::string> gpus = find_gpus();
+  EXPECT_EQ(std::set<std::string>(gpus.begin(), gpus.end()).size(), gpus.size());
+}
 
 }  // namespace
 }  // namespace faibench

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Kills random processes of smoke runs and resumes them, again and again.
+"""Kills random processes of smoke runs and resumes them, again and again; with --launch it is `faibench launch` that resumes them.
 
 After every kill: the run ends within its deadline, no process is left, every finished verdict is still in the journal, none is
 there twice, and the HDF5 file opens and holds nothing the journal does not hold.
 
     FAIBENCH_BIN=build/test/bin/faibench tests/soak/kill_soak.py --kills 200
+    FAIBENCH_BIN=build/test/bin/faibench tests/soak/kill_soak.py --kills 1000 --launch
+
+With --launch ranks are also stopped and the launcher is killed; the supervisor names what broke and goes on within its deadline, and the whole result
+equals that of a run that nothing happened to, but for times.
 
 Exit code 0 if all that held, 1 otherwise.
 """
@@ -22,6 +26,7 @@ import time
 import h5py
 
 DEADLINE_AFTER_DEATH = 20  # seconds: 10 for the ranks to stop together, the rest for a loaded machine
+HANG_AFTER = 4  # seconds that a rank may hang under --launch
 MARK = "FAIBENCH_SOAK"
 
 
@@ -43,7 +48,8 @@ def processes(mark):
         program = os.path.basename(arguments[0].decode(errors="replace"))
         role = "launcher"
         if program == "faibench":
-            role = "coordinator" if b"OMPI_COMM_WORLD_RANK=0" in environment else "rank"
+            ranks = [entry for entry in environment if entry.startswith(b"OMPI_COMM_WORLD_RANK=")]
+            role = "supervisor" if not ranks else "coordinator" if ranks[0].endswith(b"=0") else "rank"
         elif program == "faibench-worker":
             role = arguments[1].decode(errors="replace") if len(arguments) > 1 else "worker"
         found.append((int(entry), role))
@@ -69,6 +75,7 @@ class Soak:
         self.folder = tempfile.mkdtemp(prefix="faibench-soak-")
         self.failures = []
         self.kills = {}
+        self.delays = {}
         self.run_number = 0
         self.start_run()
 
@@ -169,12 +176,94 @@ class Soak:
             self.start_run()  # nothing left to resume
         return victim is not None
 
+    # Under the supervisor: one run after another, each hurt again and again until it is whole.
+    def supervise(self):
+        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        environment[MARK] = str(os.getpid())
+        command = [self.options.faibench, "launch", "-n", str(self.options.ranks), "--launcher", "mpirun --oversubscribe --bind-to none", "--hang-after", str(HANG_AFTER),
+                   "--retries", "1000", "--", "run", "--workload", "smoke", "--gate-only", "--quiet", "--out", self.file, "--force"]
+        self.output_name = os.path.join(self.folder, f"output{self.run_number}.txt")
+        self.output = open(self.output_name, "wb")
+        return subprocess.Popen(command, env=environment, stdout=self.output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+
+    def launches(self):
+        with open(self.output_name, "rb") as file:
+            return file.read().count(b"going on with launch")
+
+    def result(self):
+        return {(record["task"], record["variant"], record["ranks"], record["key"]): record["verdict"] for record in journal_records(self.journal)}
+
+    # A wounded run names what broke and goes on, or it ends; how long that took goes to `self.delays`.
+    def wound(self, run):
+        victims = processes(os.getpid())
+        role = self.random.choice(["coordinator", "rank", "launcher", "judge", "candidate", "stopped"])
+        wanted = "rank" if role == "stopped" else role
+        chosen = [pid for pid, has in victims if has == wanted]
+        if not chosen:
+            return
+        before = self.launches()
+        try:
+            os.kill(self.random.choice(chosen), signal.SIGSTOP if role == "stopped" else signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        self.kills[role] = self.kills.get(role, 0) + 1
+        after = f"kill {sum(self.kills.values())} ({role})"
+        if role not in ("judge", "candidate"):
+            started = time.time()
+            while run.poll() is None and self.launches() == before:
+                if time.time() - started > DEADLINE_AFTER_DEATH:
+                    return self.fail(f"{after}: the supervisor did not go on in time")
+                time.sleep(0.02)
+            self.delays.setdefault(role, []).append(time.time() - started)
+        self.check_files(after)
+
+    def work_supervised(self):
+        started = time.time()
+        unbroken = None
+        while (sum(self.kills.values()) < self.options.kills or unbroken is None) and len(self.failures) < 10:
+            run = self.supervise()
+            if unbroken is not None:
+                while run.poll() is None and sum(self.kills.values()) < self.options.kills:
+                    if self.options.seconds and time.time() - started > self.options.seconds:
+                        break
+                    moment = time.time() + self.random.uniform(0, self.options.longest_wait)
+                    while run.poll() is None and time.time() < moment:
+                        time.sleep(0.01)
+                    if run.poll() is None:
+                        self.wound(run)
+            after = f"run {self.run_number}"
+            try:
+                code = run.wait(self.options.run_limit)
+            except subprocess.TimeoutExpired:
+                self.fail(f"{after}: did not end in time")
+                run.kill()
+                code = run.wait()
+            self.output.close()
+            self.check_processes(after)
+            self.check_files(after)
+            if code != 0:
+                self.fail(f"{after}: exit code {code}")
+            result = self.result()
+            if unbroken is None:
+                unbroken = result
+            elif result != unbroken:
+                self.fail(f"{after}: the result is not that of an unbroken run: {set(result.items()) ^ set(unbroken.items())}")
+            self.start_run()
+            if self.options.seconds and time.time() - started > self.options.seconds:
+                break
+        for role, delays in sorted(self.delays.items()):
+            print(f"{role}: gone on after {sum(delays) / len(delays):.1f} s on average, {max(delays):.1f} s at most", flush=True)
+        return self.close(started)
+
     def work(self):
         started = time.time()
         while sum(self.kills.values()) < self.options.kills and len(self.failures) < 10:
             self.kill_one()
             if self.options.seconds and time.time() - started > self.options.seconds:
                 break
+        return self.close(started)
+
+    def close(self, started):
         print(f"{sum(self.kills.values())} kills in {time.time() - started:.0f} s over {self.run_number} runs: "
               + ", ".join(f"{count} x {role}" for role, count in sorted(self.kills.items())) + f"; {len(self.failures)} failures", flush=True)
         if not self.failures:
@@ -194,8 +283,10 @@ def main():
     parser.add_argument("--longest-wait", type=float, default=4, help="kill at a random moment up to here, in seconds (default: %(default)s)")
     parser.add_argument("--run-limit", type=float, default=90, help="a run that lost no rank must end within this (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=None, help="of the random moments and victims (default: another each time)")
+    parser.add_argument("--launch", action="store_true", help="let faibench launch resume the runs")
     options = parser.parse_args()
-    return Soak(options).work()
+    soak = Soak(options)
+    return soak.work_supervised() if options.launch else soak.work()
 
 
 if __name__ == "__main__":
