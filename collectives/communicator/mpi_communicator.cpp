@@ -202,11 +202,11 @@ class MpiCommunicator final : public Communicator {
     std::vector<MPI_Request> requests;
     requests.reserve(outgoing.size() + incoming.size());
     for (const Incoming& message : incoming)  // first, so that data finds its place as it comes
-      for_chunks(message.count, [&](std::int64_t first, int n) {
+      for_pieces(message.count, dtype, message.from, [&](std::int64_t first, int n) {
         check(MPI_Irecv(at(message.data, first, dtype), n, moved_as(dtype), message.from, exchange_tag, comm_, &requests.emplace_back(MPI_REQUEST_NULL)), "MPI_Irecv");
       });
     for (const Outgoing& message : outgoing)
-      for_chunks(message.count, [&](std::int64_t first, int n) {
+      for_pieces(message.count, dtype, message.to, [&](std::int64_t first, int n) {
         check(MPI_Isend(at(message.data, first, dtype), n, moved_as(dtype), message.to, exchange_tag, comm_, &requests.emplace_back(MPI_REQUEST_NULL)), "MPI_Isend");
       });
     return std::make_unique<MpiExchange>(std::move(requests));
@@ -222,6 +222,13 @@ class MpiCommunicator final : public Communicator {
   template <class F>
   void for_chunks(std::int64_t count, F f) const {
     for (std::int64_t first = 0; first < count; first += limit_) f(first, static_cast<int>(std::min(limit_, count - first)));
+  }
+
+  /// As both ends of a message cut it.
+  template <class F>
+  void for_pieces(std::int64_t count, Dtype dtype, int peer, F f) const {
+    const std::int64_t most = nodes().same_node(rank_, peer) ? limit_ : std::min(limit_, std::max<std::int64_t>(options_.network_piece_bytes / size_of(dtype), 1));
+    for (std::int64_t first = 0; first < count; first += most) f(first, static_cast<int>(std::min(most, count - first)));
   }
 
   std::span<const std::int64_t> checked(std::span<const std::int64_t> per_rank, const char* call) const {
@@ -269,6 +276,7 @@ std::int64_t from_environment(const char* name, std::int64_t otherwise, std::int
 MpiOptions mpi_options_from_environment() {
   MpiOptions options;
   options.chunk_limit = from_environment("FAIBENCH_CHUNK_LIMIT", options.chunk_limit, 1, INT_MAX);
+  options.network_piece_bytes = from_environment("FAIBENCH_NETWORK_PIECE", options.network_piece_bytes, 1, INT_MAX);
   options.shared_memory = from_environment("FAIBENCH_SHARED_MEMORY", 1, 0, 1) == 1;
   options.peer_reads = from_environment("FAIBENCH_PEER_READS", 1, 0, 1) == 1;
   options.ranks_per_node = static_cast<int>(from_environment("FAIBENCH_RANKS_PER_NODE", 0, 0, 1 << 20));

@@ -151,16 +151,18 @@ TEST(MpiNode, the_environment_switches_what_the_defaults_have_on) {
   ::setenv("FAIBENCH_SHARED_MEMORY", "0", 1);
   ::setenv("FAIBENCH_CHUNK_LIMIT", "77", 1);
   ::setenv("FAIBENCH_RANKS_PER_NODE", "2", 1);
+  ::setenv("FAIBENCH_NETWORK_PIECE", "1000", 1);
   const MpiOptions options = mpi_options_from_environment();
   EXPECT_FALSE(options.shared_memory);
   EXPECT_TRUE(options.peer_reads);
   EXPECT_EQ(options.chunk_limit, 77);
   EXPECT_EQ(options.ranks_per_node, 2);
+  EXPECT_EQ(options.network_piece_bytes, 1000);
   for (const char* nonsense : {"x", "0", "99999999999", "3 "}) {
     ::setenv("FAIBENCH_CHUNK_LIMIT", nonsense, 1);
     EXPECT_THROW(mpi_options_from_environment(), Error) << nonsense;
   }
-  for (const char* name : {"FAIBENCH_SHARED_MEMORY", "FAIBENCH_CHUNK_LIMIT", "FAIBENCH_RANKS_PER_NODE"}) ::unsetenv(name);
+  for (const char* name : {"FAIBENCH_SHARED_MEMORY", "FAIBENCH_CHUNK_LIMIT", "FAIBENCH_RANKS_PER_NODE", "FAIBENCH_NETWORK_PIECE"}) ::unsetenv(name);
 }
 
 TEST(MpiNode, the_librarys_all_to_all_moves_what_ours_moves) {

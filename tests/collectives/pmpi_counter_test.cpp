@@ -27,7 +27,7 @@ struct Setting {
 class OnTheWire : public testing::TestWithParam<Setting> {
  protected:
   std::unique_ptr<Communicator> world_ =
-      mpi_world({.chunk_limit = GetParam().chunk_limit, .shared_memory = false, .peer_reads = false, .ranks_per_node = GetParam().ranks_per_node});
+      mpi_world({.chunk_limit = GetParam().chunk_limit, .network_piece_bytes = mpi_chunk_limit, .shared_memory = false, .peer_reads = false, .ranks_per_node = GetParam().ranks_per_node});
   const int rank_ = world_->rank(), size_ = world_->size();
 
   void expect_counts(const Traffic& wanted) {
@@ -68,6 +68,20 @@ TEST(PmpiCounter, knows_peers_by_their_place_in_the_world) {
   const Incoming incoming{&in, 1, previous};
   reversed->start_exchange({&outgoing, 1}, {&incoming, 1}, Dtype::i32)->wait();
   EXPECT_EQ(wire_counts().sent[size - 1 - next].bytes, 4);
+}
+
+TEST(PmpiCounter, sees_messages_between_nodes_in_pieces_and_those_within_whole) {
+  const auto world = mpi_world({.network_piece_bytes = 12, .ranks_per_node = 2});
+  const int rank = world->rank(), size = world->size(), next = (rank + 1) % size, previous = (rank + size - 1) % size;
+  std::vector<float> out(10), in(10, -1.0f);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(100 * rank) + static_cast<float>(i);
+  wire_counts() = {};
+  const Outgoing outgoing{out.data(), 10, next};
+  const Incoming incoming{in.data(), 10, previous};
+  world->start_exchange({&outgoing, 1}, {&incoming, 1}, Dtype::f32)->wait();
+  EXPECT_EQ(wire_counts().sent[next].bytes, 40);
+  EXPECT_EQ(wire_counts().sent[next].calls, world->nodes().same_node(rank, next) ? 1 : 4);
+  for (std::size_t i = 0; i < in.size(); ++i) EXPECT_EQ(in[i], static_cast<float>(100 * previous) + static_cast<float>(i)) << i;
 }
 
 TEST_P(OnTheWire, an_executed_schedule_sends_what_it_says) {
