@@ -1,6 +1,6 @@
 // The multi-rank forms of all tasks on simulated ranks: the same communicator, executor, schedules and task code, on SimGrid's MPI. All ranks are one process and share its globals
 // (run with --no-privatize), so one of them makes the whole input, and the task's own gate sees the outputs of every rank without a message.
-//   collectives_at_scale RANKS_PER_NODE BYTES TASK...
+//   collectives_at_scale RANKS_PER_NODE BYTES|WORKLOAD TASK...
 // Prints a line a task: ranks, bytes, simulated seconds of the slowest rank. Exit code 1 where a gate failed.
 #include <mpi.h>
 
@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ namespace {
 struct Shared {
   TensorMap whole;
   std::int64_t bytes = 0;
+  std::map<std::string, std::int64_t> room;  // scalars of every shard
   std::vector<TensorMap> outputs;
   std::vector<double> seconds;
   std::vector<std::string> refused;
@@ -31,9 +33,24 @@ struct Shared {
 };
 Shared shared;
 
-void prepare(const Task& task, int ranks, std::int64_t bytes) {
+/// Rooms that a rank's shard asks for, and the output that each is for. They are given as large as the result: with room for all records of all ranks, which nobody fills, 1,024 ranks in one process
+/// would take tens of GB.
+constexpr std::pair<const char*, const char*> rooms[] = {{"bytes_room", "out_names"}, {"records_room", "total"}};
+
+/// `size`: S in bytes, or the name of a workload.
+void prepare(const Task& task, int ranks, const std::string& size) {
   Random random(1);
-  shared.whole = task.multi_rank->scaling->inputs(random, ranks, bytes);
+  shared.room.clear();
+  const auto workload = std::ranges::find(task.multi_rank->workloads, size, &MultiRank::RankWorkload::name);
+  if (workload != task.multi_rank->workloads.end()) {
+    shared.whole = workload->inputs(random, ranks);
+    for (const auto& [input, output] : rooms) {
+      const bool asked = std::ranges::any_of(task.multi_rank->contract.inputs(), [&](const TensorSpec& spec) { return spec.name == input; });
+      if (asked) shared.room[input] = expected_outputs(task, refs(shared.whole)).at(output).size();
+    }
+  } else {
+    shared.whole = task.multi_rank->scaling->inputs(random, ranks, std::atoll(size.c_str()));
+  }
   shared.bytes = task.multi_rank->scaling->size_of(shared.whole, ranks);
   shared.outputs.clear();
   shared.outputs.resize(static_cast<std::size_t>(ranks));
@@ -62,7 +79,9 @@ void cut(const Contract& contract, const TensorRefMap& inputs, const Dims& lengt
 
 void call(const Task& task, const MultiRank::RankVariant& variant, Communicator& communicator) {
   const auto rank = static_cast<std::size_t>(communicator.rank());
-  const TensorMap shard = task.multi_rank->shard(shared.whole, communicator.rank(), communicator.size());
+  TensorMap shard = task.multi_rank->shard(shared.whole, communicator.rank(), communicator.size());
+  for (const auto& [name, size] : shared.room)
+    if (shard.find(name)) shard.at(name) = Tensor::scalar(size);
   const TensorRefMap inputs = refs(shard);
   TensorMap outputs = allocate_outputs(task.multi_rank->contract, inputs);
   poison(outputs);
@@ -96,7 +115,7 @@ void judge(const Task& task, const MultiRank::RankVariant& variant, int ranks, d
   std::fflush(stdout);
 }
 
-int run(int ranks_per_node, std::int64_t bytes, const std::vector<std::string>& names) {
+int run(int ranks_per_node, const std::string& size, const std::vector<std::string>& names) {
   const auto communicator = mpi_world({.shared_memory = false, .peer_reads = false, .ranks_per_node = ranks_per_node});
   for (const std::string& name : names) {
     const Task* task = find_task(name);
@@ -107,7 +126,7 @@ int run(int ranks_per_node, std::int64_t bytes, const std::vector<std::string>& 
     for (const MultiRank::RankVariant& variant : task->multi_rank->variants) {
       if (variant.name != "mpi") continue;
       const auto begin = std::chrono::steady_clock::now();
-      if (communicator->rank() == 0) prepare(*task, communicator->size(), bytes);
+      if (communicator->rank() == 0) prepare(*task, communicator->size(), size);
       communicator->barrier();
       call(*task, variant, *communicator);
       if (communicator->rank() == 0) judge(*task, variant, communicator->size(), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -123,10 +142,10 @@ int run(int ranks_per_node, std::int64_t bytes, const std::vector<std::string>& 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   if (argc < 4) {
-    std::fprintf(stderr, "collectives_at_scale RANKS_PER_NODE BYTES TASK...\n");
+    std::fprintf(stderr, "collectives_at_scale RANKS_PER_NODE BYTES|WORKLOAD TASK...\n");
     return 2;
   }
-  const int status = faibench::run(std::atoi(argv[1]), std::atoll(argv[2]), {argv + 3, argv + argc});
+  const int status = faibench::run(std::atoi(argv[1]), argv[2], {argv + 3, argv + argc});
   MPI_Finalize();
   return status;
 }

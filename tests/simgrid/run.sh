@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh PROGRAM RANKS BYTES TASK...: the program on simulated nodes of 8 ranks. The simulated clock counts messages alone.
+# run.sh PROGRAM RANKS BYTES|WORKLOAD TASK...: the program on simulated nodes of 8 ranks. The simulated clock counts messages alone.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 program=$1 ranks=$2 bytes=$3
