@@ -37,11 +37,12 @@ TEST(Format, documents_every_column) {
   const Record record;
   const Sample sample;
   const HostFacts host;
+  const RankFacts rank;
   const Provenance provenance;
   visit_record_fields(record, expect_row);
   visit_sample_fields(sample, expect_row);
   visit_host_fields(host, expect_row);
-  visit_rank_fields(RankFacts{}, expect_row);
+  visit_rank_fields(rank, expect_row);
   visit_provenance_fields(provenance, [&](const FieldFact& f, const auto&) {
     const std::string row = "| `" + std::string(f.name) + "` | " + std::string(f.description) + " |";
     EXPECT_NE(text.find(row), std::string::npos) << row;
