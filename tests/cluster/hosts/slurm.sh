@@ -53,7 +53,7 @@ slurm_up() {  # COUNT
   for host in $(hosts); do
     run_on "$host" slurmd -N "$host" 9<&- </dev/null >"$state/log/slurmd.start" 2>&1 || fail "slurmd does not start on $host: $(tail -n 1 "$state/log/slurmd.start")"
   done
-  wait_for 30 idle all_idle "$1" || fail "Slurm's nodes are not idle after 30 s: $(on_head sinfo --noheader 2>&1 | head -n 1); $(tail -n 1 "$state/log/slurmctld")"
+  wait_for 60 idle all_idle "$1" || fail "Slurm's nodes are not idle after 60 s: $(on_head sinfo --noheader 2>&1 | head -n 1); $(tail -n 1 "$state/log/slurmctld")"
 }
 
 all_idle() { [[ $(on_head sinfo --noheader --Node --states=idle | wc -l) -eq $1 ]]; }
