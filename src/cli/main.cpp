@@ -29,6 +29,7 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   if (const auto parsed = app.get_subcommands(); !parsed.empty()) command = parsed.front();
   std::string message = error.what();
   for (const std::string& word : command->remaining()) {
+    if (word == "--") break;  // what follows is another command's
     if (word.rfind("--", 0) != 0) continue;
     std::vector<std::string> known;
     for (const CLI::Option* option : command->get_options()) known.push_back(option->get_name());

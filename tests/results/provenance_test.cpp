@@ -36,9 +36,39 @@ TEST(Provenance, comes_back_from_json) {
   p.hosts.back().ranks = {2, 3};
   p.hosts.back().gpus = {"H100", "H100"};
   p.hosts.back().copy_bytes_per_second = 0.1 + 0.2;
+  p.ranks = {collect_rank(), collect_rank()};
+  p.ranks[1].rank = 1;
+  p.ranks[1].gpus = {"GPU-a"};
+  p.ranks[1].environment = {"OMP_NUM_THREADS=4"};
+  p.audit = {"rank 1 on other has other settings"};
   EXPECT_EQ(to_json(provenance_from_json(to_json(p))), to_json(p));
+  EXPECT_EQ(provenance_from_json(to_json(p)).ranks.at(1).environment, p.ranks[1].environment);
   EXPECT_EQ(provenance_from_json(to_json(p)).hosts.at(1).ranks, (std::vector<int>{2, 3}));
   EXPECT_EQ(to_json(host_from_json(to_json(p.hosts[1]))), to_json(p.hosts[1]));
+}
+
+TEST(Provenance, is_read_without_the_ranks_that_older_files_lack) {
+  auto json = nlohmann::json::parse(to_json(collect_local()));
+  json.erase("ranks");
+  json.erase("audit");
+  const Provenance back = provenance_from_json(json.dump());
+  EXPECT_TRUE(back.ranks.empty());
+  EXPECT_TRUE(back.audit.empty());
+  json["ranks"] = {{{"rank", "one"}}};
+  EXPECT_THAT(error_of(json.dump()), HasSubstr("ranks[0]: field 'rank'"));
+}
+
+TEST(Provenance, knows_its_rank) {
+  setenv("OMP_PROC_BIND", "close", 1);
+  setenv("OMPI_MCA_orte_ess_node_rank", "1", 1);
+  const RankFacts rank = collect_rank();
+  unsetenv("OMP_PROC_BIND");
+  unsetenv("OMPI_MCA_orte_ess_node_rank");
+  EXPECT_FALSE(rank.host.empty());
+  EXPECT_THAT(rank.mpi, HasSubstr("MPI"));
+  EXPECT_GT(rank.memory_available_bytes, 0);
+  EXPECT_THAT(rank.environment, Contains("OMP_PROC_BIND=close"));
+  EXPECT_THAT(rank.environment, testing::Not(Contains("OMPI_MCA_orte_ess_node_rank=1")));
 }
 
 TEST(Provenance, knows_this_build_and_machine) {
