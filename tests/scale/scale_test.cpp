@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -151,6 +152,19 @@ TEST(PlanOnly, of_every_task_is_sound_and_not_below_its_bound) {
       EXPECT_EQ(row["soundness"].get<std::string>().rfind("sound", 0), 0u) << row;
       EXPECT_GE(row["forecast_seconds"].get<double>(), row["bound_seconds"].get<double>() * (1 - 1e-9)) << row;
     }
+  }
+}
+
+/// simulated_tasks.json is what collectives_at_scale printed for each task; simulate again where a task changes what it sends.
+TEST(PlanOnly, meets_simulated_times_of_every_task_that_it_was_not_fitted_to) {
+  const std::string simulated = std::string(std::getenv("FAIBENCH_SOURCE")) + "/tests/scale/simulated_tasks.json";
+  for (const char* name : {"tp_allreduce_bias_fuse", "all2all_tensor_redistribute", "grad_signsgd_error_feedback", "diloco_comm_chunk_balance", "dcp_shard_meta_merge", "fused_global_grad_clip"}) {
+    const Outcome outcome = faibench({"scale", name, "--plan-only", "--ranks", "16", "--sizes", "64K", "--simulated", simulated, "--json"});
+    ASSERT_EQ(outcome.code, 0) << name << outcome.err;
+    const json plan = json::parse(outcome.out);
+    EXPECT_LT(plan["calibration"]["median_error"], 0.05);
+    ASSERT_GE(plan["held_out"].size(), 2u) << name;
+    for (const json& row : plan["held_out"]) EXPECT_LT(std::abs(row["error"].get<double>()), 0.15) << row;
   }
 }
 
