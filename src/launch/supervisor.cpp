@@ -140,6 +140,7 @@ class Launch {
     if (!still && stamps_.empty() && running_seconds > 2 * hang_after + 30) still = Casualty{-1, "", "the ranks did not come through the start-up within " + std::to_string(static_cast<int>(running_seconds)) + " s"};
     if (!still) return;
     casualty_ = std::move(still);
+    hung_ = stamps_;
     voice_.say(describe(*casualty_) + ": the job is ended");
     end_now();
   }
@@ -166,7 +167,8 @@ class Launch {
     ending.casualty = casualty_;
     for (const auto& [rank, stamp] : stamps_) ending.hosts.insert(stamp.host);
     for (const auto& [rank, stamp] : left) ending.hosts.insert(stamp.host);
-    for (const auto& [rank, stamp] : left) {
+    // Ranks that wake up to be ended may tidy up: what they had in hand when they hung is what counts.
+    for (const auto& [rank, stamp] : hung_.empty() ? left : hung_) {
       if (!stamp.item.empty() && (!casualty_ || casualty_->rank < 0 || casualty_->rank == rank)) ending.in_flight.push_back(stamp.item);
     }
     std::ranges::sort(ending.in_flight);
@@ -183,7 +185,7 @@ class Launch {
   JobProcess process_;
   std::string heard_;
   std::optional<Casualty> casualty_;
-  std::map<int, Stamp> stamps_;
+  std::map<int, Stamp> stamps_, hung_;
   double looked_at_ = 0;
   std::optional<double> stopping_since_, ending_since_;
 };

@@ -126,6 +126,13 @@ TEST(Supervisor, ends_a_rank_without_a_sign_of_life_and_names_it) {
   EXPECT_THAT(stage.text("said"), HasSubstr("gang t/mpi@2 (block 3)"));
 }
 
+TEST(Supervisor, blames_what_a_hung_rank_had_in_hand_even_where_it_tidies_up_at_last) {
+  const Stage stage("[ $n = 4 ] && { rm -rf run.ranks; exit 0; }\ntrap 'rm -rf run.ranks; exit 143' TERM\nstamp 1 1 60 t/mpi@2\nwhile :; do sleep 0.05; done\n");
+  EXPECT_EQ(stage.supervise_it(1), 0);
+  EXPECT_THAT(stage.text("said"), HasSubstr("shows no sign of life"));
+  EXPECT_EQ(lines_of(stage.text("launches")), 4);
+}
+
 TEST(Supervisor, leaves_no_process_of_the_job) {
   const Stage stage("setsid sleep 300 & echo $! > orphan\nexit 0\n");
   EXPECT_EQ(stage.supervise_it(60), 0);

@@ -27,6 +27,7 @@ import h5py
 
 DEADLINE_AFTER_DEATH = 20  # seconds: 10 for the ranks to stop together, the rest for a loaded machine
 HANG_AFTER = 4  # seconds that a rank may hang under --launch
+START_UP_LIMIT = 2 * HANG_AFTER + 30 + 15  # for a rank that is stopped before it left its first stamp
 MARK = "FAIBENCH_SOAK"
 
 
@@ -196,7 +197,7 @@ class Soak:
     # A wounded run names what broke and goes on, or it ends; how long that took goes to `self.delays`.
     def wound(self, run):
         victims = processes(os.getpid())
-        role = self.random.choice(["coordinator", "rank", "launcher", "judge", "candidate", "stopped"])
+        role = self.random.choice(["coordinator", "rank", "launcher", "judge", "stopped"])
         wanted = "rank" if role == "stopped" else role
         chosen = [pid for pid, has in victims if has == wanted]
         if not chosen:
@@ -208,10 +209,11 @@ class Soak:
             return
         self.kills[role] = self.kills.get(role, 0) + 1
         after = f"kill {sum(self.kills.values())} ({role})"
-        if role not in ("judge", "candidate"):
+        if role != "judge":  # a judge that dies is replaced by its rank; a candidate is left alone, its death is its verdict
             started = time.time()
+            limit = START_UP_LIMIT if role == "stopped" else DEADLINE_AFTER_DEATH
             while run.poll() is None and self.launches() == before:
-                if time.time() - started > DEADLINE_AFTER_DEATH:
+                if time.time() - started > limit:
                     return self.fail(f"{after}: the supervisor did not go on in time")
                 time.sleep(0.02)
             self.delays.setdefault(role, []).append(time.time() - started)
