@@ -17,6 +17,7 @@ namespace {
 constexpr double super_linear = 1.02;
 
 bool timed(const ScalingRow& row) { return row.verdict == "passed" && row.seconds > 0; }
+bool lost_turns(const ScalingRow& row) { return std::ranges::any_of(row.flags, [](const std::string& flag) { return flag.starts_with("lost_turns"); }); }
 using Curves = std::map<std::tuple<std::string, std::string, std::string, int>, std::vector<const ScalingRow*>>;
 Curves curves_of(const std::vector<ScalingRow>& rows) {
   Curves curves;
@@ -53,7 +54,7 @@ void add_fits(ScalingStudy& study) {
   for (const auto& [key, curve] : curves_of(study.rows)) {
     std::vector<FitPoint> points;
     for (const ScalingRow* row : curve)
-      if (points.empty() || static_cast<double>(row->bytes) > points.back().bytes) points.push_back({static_cast<double>(row->bytes), row->seconds});
+      if ((row->oversubscribed || !lost_turns(*row)) && (points.empty() || static_cast<double>(row->bytes) > points.back().bytes)) points.push_back({static_cast<double>(row->bytes), row->seconds});
     if (points.size() < 3) continue;
     const Fit fit = fit_pieces(points), plain = fit_pieces(points, 1);
     ScalingForecast named;
@@ -103,8 +104,8 @@ std::string table_text(const ScalingStudy& study) {
   });
   std::string text;
   if (std::any_of(rows.begin(), rows.end(), [](const ScalingRow* r) { return r->oversubscribed; })) text += "OVERSUBSCRIBED: more ranks than cores; rows marked * show the scheduler's turns, not the collective.\n";
-  const auto lost = [](const ScalingRow* r) { return std::ranges::any_of(r->flags, [](const std::string& flag) { return flag.starts_with("lost_turns"); }); };
-  if (std::ranges::any_of(rows, lost)) text += "DISTURBED: ranks lost their cores to other programs in nearly all samples of the rows marked !; no guideline is tested on them.\n";
+  const auto lost = [](const ScalingRow* r) { return lost_turns(*r) && !r->oversubscribed; };
+  if (std::ranges::any_of(rows, lost)) text += "DISTURBED: ranks lost their cores to other programs in nearly all samples of the rows marked !; they enter no fit and no guideline.\n";
   std::string task;
   for (const ScalingRow* r : rows) {
     if (r->task != task) text += fmt::format("\n{}\n{:<10} {:>5} {:>10} {:<32} {:>11} {:>6} {:>11} {:>11} {:>9} {:>9} {:>7}\n", task = r->task, "cadence", "ranks", "S", "variant", "median us", "+-%", "p99 us", "arrival us", "alg GB/s",

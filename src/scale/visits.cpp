@@ -17,9 +17,16 @@ ScalingRow merged(const std::vector<const ScalingRow*>& visits) {
     if (visit->verdict == "passed") passed.push_back(visit);
   }
   if (passed.empty()) return *visits.front();
+  // Where the ranks kept their cores in some visits, those tell.
+  const auto lost = [](const ScalingRow* visit) { return std::ranges::any_of(visit->flags, [](const std::string& flag) { return flag.starts_with("lost_turns"); }); };
+  std::int64_t disturbed = 0;
+  if (!std::ranges::all_of(passed, lost)) {
+    for (const ScalingRow* visit : passed) disturbed += lost(visit) ? visit->samples : 0;
+    std::erase_if(passed, lost);
+  }
   ScalingRow row = *passed.front();
   row.visits = static_cast<std::int64_t>(passed.size());
-  row.invalid = 0;
+  row.invalid = disturbed;
   for (const ScalingRow* visit : visits) row.invalid += visit->invalid;
   if (passed.size() == 1) return row;
 

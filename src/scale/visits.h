@@ -12,7 +12,7 @@ std::string visit_key(const std::string& cell_key, int visit);
 std::string cell_key(const std::string& visit_key);
 
 /// Visits of equal cells as one row each, in the order of the first ones. Its median is the median of the visits' medians, its interval reaches from the lowest to the highest of theirs; percentiles are of all
-/// samples together. A visit that was wrong makes the cell wrong; one that was late is left out unless all were.
+/// samples together. A visit that was wrong makes the cell wrong; one that was late, or in which ranks lost their cores, is left out unless all were.
 std::vector<ScalingRow> cells_of_visits(const std::vector<ScalingRow>& visits);
 
 }  // namespace faibench::scale

@@ -221,6 +221,15 @@ TEST(Visits, median_is_that_of_the_visits_and_the_interval_reaches_over_all) {
   EXPECT_EQ(rows[0].p90, 2e-5);
   EXPECT_EQ(rows[0].exit[0].size(), 5u);
 }
+TEST(Visits, in_which_ranks_lost_their_cores_are_left_out_where_others_tell) {
+  auto lost = visit_of(1, 5e-3, {5e-3, 6e-3});
+  lost.flags = {"lost_turns:90%"};
+  const auto row = cells_of_visits({lost, visit_of(0, 1e-5, {1e-5})})[0];
+  EXPECT_EQ(row.seconds, 1e-5);
+  EXPECT_EQ(row.invalid, 2);
+  EXPECT_TRUE(row.flags.empty());
+  EXPECT_EQ(cells_of_visits({lost})[0].seconds, 5e-3);
+}
 TEST(Visits, one_wrong_makes_the_cell_wrong_and_a_late_one_is_left_out) {
   auto late = visit_of(1, 0, {}), bad = visit_of(2, 0, {});
   late.verdict = "late";
