@@ -8,7 +8,7 @@
 #   hosts.sh mpirun ARGUMENTS...     mpirun on head over all hosts, two slots a host
 #   hosts.sh shape RATE | off        every host's link gets this rate in both directions, as 1gbit
 #   hosts.sh cut HOST, mend HOST     takes a host's link down without a word to either end, and up again
-#   hosts.sh ps HOST                 processes on a host that belong to neither it nor Slurm
+#   hosts.sh ps HOST                 processes on h1, h2, ... that belong to neither the host nor Slurm
 #   hosts.sh status                  what is up
 #
 # Under Slurm: hosts.sh run head srun ..., hosts.sh run head sbatch ...
@@ -46,8 +46,8 @@ probe() {
   for what in "$@"; do
     case $what in
       slurm)
-        for tool in munged slurmctld slurmd srun sbatch scontrol; do
-          command -v "$tool" >/dev/null || [[ -x /usr/sbin/$tool ]] || lacking "there is no $tool (packages slurm-wlm, munge)"
+        for tool in munged slurmctld slurmd srun sbatch scontrol pgrep; do
+          command -v "$tool" >/dev/null || [[ -x /usr/sbin/$tool ]] || lacking "there is no $tool (packages slurm-wlm, munge, procps)"
         done
         conf=$(mktemp)
         printf 'ClusterName=probe\nSlurmctldHost=localhost\n' >"$conf"
@@ -232,7 +232,8 @@ case $command in
   mend) on_head ip link set "to-$1" up ;;
   ps) run_on "$1" bash -c 'for entry in /proc/[0-9]*; do
         pid=${entry#/proc/}
-        [[ $pid -ne 1 && $pid -ne $$ ]] && name=$(<"$entry/comm") && [[ $name != sleep && $name != slurmd && $name != slurmstepd && $name != bash ]] && echo "$pid $name"
+        [[ $pid -ne 1 && $pid -ne $$ ]] && read -r _ name _ parent _ <"$entry/stat" || continue
+        [[ $name != "(sleep)" || $parent -ne 1 ]] && [[ ! $name =~ ^\((slurmd|slurmstepd|slurmctld|slurmscriptd|munged)\)$ ]] && echo "$pid ${name//[()]/}"
       done 2>/dev/null; true' ;;
   status)
     if is_up; then
