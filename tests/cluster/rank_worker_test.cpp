@@ -55,6 +55,31 @@ TEST(RankWorker, tells_when_the_judge_died_or_cannot_start) {
   EXPECT_TRUE(unable.poll().empty());
 }
 
+TEST(StageLimit, is_short_for_a_call_and_long_for_a_slot_that_others_hold) {
+  JudgeJob job;
+  job.task = "coalesced_matrix_transpose";
+  job.workload = "smoke";
+  job.budget_seconds = 10;
+  EXPECT_EQ(stage_limit_seconds(job, "block 7", 60), 60 + 4 * 30 + 40);
+  EXPECT_EQ(stage_limit_seconds(job, "waiting for a timing slot", 60), 1800 + 400);
+  EXPECT_EQ(stage_limit_seconds(job, "starting", 60), 60 + 4 * 30 + 40);
+  job.whole_task_in_slot = true;
+  EXPECT_EQ(stage_limit_seconds(job, "starting", 60), 1800 + 400);
+  job.call_limit_seconds = 1000;
+  EXPECT_EQ(stage_limit_seconds(job, "case a", 60), 60 + 4000 + 40);
+}
+
+TEST(RankWorker, says_what_it_judges_while_it_does) {
+  RankWorker worker = worker_with({Record{}, {}, ""});
+  JudgeJob job;
+  job.task = "t";
+  job.variant = "cpu";
+  worker.begin({Type::judge, 1, to_json(job)});
+  EXPECT_EQ(worker.label(), "t/cpu");
+  worker.poll();
+  EXPECT_EQ(worker.label(), "");
+}
+
 TEST(RankWorker, tells_what_its_judge_is_doing_once) {
   RankWorker worker("host", 0, [](const JudgeJob&) -> std::unique_ptr<Judge> { return std::make_unique<FakeJudge>(std::deque<JudgeProcess::Outcome>{}, "block 7"); });
   worker.begin(order(1));
