@@ -98,12 +98,14 @@ std::vector<pid_t> processes_of_job(const std::string& cookie) {
 int sweep(const std::string& cookie, double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::set<pid_t> ended;
-  for (;;) {
+  constexpr int passes = 3;  // without a find: a process in the middle of exec shows no environment
+  for (int quiet = 0;;) {
     const std::vector<pid_t> found = processes_of_job(cookie);
+    quiet = found.empty() ? quiet + 1 : 0;
     for (pid_t pid : found) {
       if (kill(pid, SIGKILL) == 0) ended.insert(pid);
     }
-    if (found.empty() || std::chrono::steady_clock::now() > end) return static_cast<int>(ended.size());
+    if (quiet == passes || std::chrono::steady_clock::now() > end) return static_cast<int>(ended.size());
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
