@@ -177,6 +177,11 @@ std::string text_attribute(hid_t object, const std::string& name) {
   }
 }
 
+void check_format(hid_t object, const std::string& wanted) {
+  if (const std::string format = text_attribute(object, "format"); format != wanted)
+    throw Error(Error::Kind::bad_input, "attribute 'format' is '" + one_line(format) + "', this program reads '" + wanted + "'");
+}
+
 std::vector<std::int64_t> extents(hid_t dataset) {
   const Id space = check(H5Dget_space(dataset), "has no extent");
   const H5S_class_t kind = H5Sget_simple_extent_type(space.get());

@@ -44,6 +44,8 @@ Id open_dataset(hid_t parent, const std::string& name);
 bool has_attribute(hid_t object, const std::string& name);
 /// A scalar string attribute (fixed or variable length). Throws if it is missing or of another type.
 std::string text_attribute(hid_t object, const std::string& name);
+/// Throws Error(bad_input) unless attribute `format` of `object` is `wanted`.
+void check_format(hid_t object, const std::string& wanted);
 
 /// Extents of a dataset; empty for a scalar. Throws for a null dataspace and extents past 2^62 elements.
 std::vector<std::int64_t> extents(hid_t dataset);

@@ -29,8 +29,7 @@ std::string read_as_lines(const std::filesystem::path& path) {
   const hdf5::QuietErrors quiet;
   const Id file = hdf5::open_file(path);
   hdf5::StorageAllowance allowance(static_cast<std::int64_t>(std::filesystem::file_size(path)));
-  if (const std::string format = hdf5::text_attribute(file.get(), "format"); format != run_format_name)
-    throw Error(Error::Kind::bad_input, "attribute 'format' is '" + hdf5::one_line(format) + "', this program reads '" + run_format_name + "'");
+  hdf5::check_format(file.get(), run_format_name);
   std::string place = "/provenance/json";
   try {
     std::string lines = hdf5::text_dataset(open_place(file.get(), "provenance/json").get());

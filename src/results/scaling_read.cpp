@@ -19,15 +19,13 @@ std::string read_as_lines(const std::filesystem::path& path) {
   const hdf5::QuietErrors quiet;
   const Id file = hdf5::open_file(path);
   hdf5::StorageAllowance allowance(static_cast<std::int64_t>(std::filesystem::file_size(path)));
-  if (const std::string format = hdf5::text_attribute(file.get(), "format"); format != run_format_name)
-    throw Error(Error::Kind::bad_input, "attribute 'format' is '" + hdf5::one_line(format) + "', this program reads '" + run_format_name + "'");
+  hdf5::check_format(file.get(), run_format_name);
   std::string place = "/scaling";
   try {
     if (H5Lexists(file.get(), "scaling", H5P_DEFAULT) <= 0) return {};
     const Id group = hdf5::open_group(file.get(), "scaling");
     if (H5Aexists(group.get(), "format") <= 0) return {};
-    if (const std::string format = hdf5::text_attribute(group.get(), "format"); format != scaling_format_name)
-      throw Error(Error::Kind::bad_input, "attribute 'format' is '" + hdf5::one_line(format) + "', this program reads '" + scaling_format_name + "'");
+    hdf5::check_format(group.get(), scaling_format_name);
     std::string lines;
     place = "/scaling/rows";
     for (const ScalingRow& row : table::read<ScalingRow>(hdf5::open_dataset(group.get(), "rows").get(), allowance, [](ScalingRow& row, auto&& f) { visit_scaling_row_fields(row, f); })) {

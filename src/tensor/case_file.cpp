@@ -97,8 +97,7 @@ CaseFile read_unguarded(const std::filesystem::path& path) {
   const hdf5::QuietErrors quiet;
   const Id file = hdf5::open_file(path);
   CaseFile contents;
-  if (const std::string format = hdf5::text_attribute(file.get(), "format"); format != format_name)
-    throw Error(Error::Kind::bad_input, "attribute 'format' is '" + hdf5::one_line(format) + "', must be '" + format_name + "'");
+  hdf5::check_format(file.get(), format_name);
   contents.task = hdf5::text_attribute(file.get(), "task");
   contents.name = hdf5::text_attribute(file.get(), "case");
   if (hdf5::has_attribute(file.get(), "note")) contents.note = hdf5::text_attribute(file.get(), "note");

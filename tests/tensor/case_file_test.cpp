@@ -165,7 +165,7 @@ hdf5::Id create(hid_t parent, const char* name, hid_t type, std::vector<hsize_t>
 }
 
 const Wrong wrongs[] = {
-    {"an_unknown_format", "attribute 'format' is 'faibench-case/99', must be 'faibench-case/1'",
+    {"an_unknown_format", "attribute 'format' is 'faibench-case/99', this program reads 'faibench-case/1'",
      [](hid_t file, hid_t) {
        H5Adelete(file, "format");
        hdf5::write_text_attribute(file, "format", "faibench-case/99");
