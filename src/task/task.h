@@ -80,7 +80,7 @@ struct MultiRank {
   /// Contract of one rank's shard: its tensors and rejections.
   Contract contract;
   std::vector<RankVariant> variants;  ///< the first is the baseline
-  /// The whole input of a call on `ranks` ranks, in the one-process form.
+  /// The whole input of a call on `ranks` ranks: what `shard` cuts up and `gate` checks against, often the one-process form.
   struct RankWorkload {
     std::string name;
     std::string description;
