@@ -2,6 +2,9 @@
 #include <hdf5.h>
 #include <hwloc.h>
 #include <mpi.h>
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -134,12 +137,21 @@ std::string hdf5_version() {
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
 }
 
+// Asked of the library that runs: the one it was built against may have answered otherwise. Where it says no, tensors on a device are staged through host memory.
+std::string device_memory_in_mpi() {
+#if defined(MPIX_CUDA_AWARE_SUPPORT)
+  return MPIX_Query_cuda_support() == 1 ? ", takes device memory" : ", takes no device memory";
+#else
+  return "";
+#endif
+}
+
 std::string mpi_version() {  // one of the few calls that are allowed before MPI_Init
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
   MPI_Get_library_version(text, &length);
   const std::string_view line = std::string_view(text, static_cast<std::size_t>(length));
-  return trimmed(line.substr(0, line.find_first_of(",\n")));
+  return trimmed(line.substr(0, line.find_first_of(",\n"))) + device_memory_in_mpi();
 }
 
 std::vector<std::pair<std::string, std::string>> environment_that_matters() {

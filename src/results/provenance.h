@@ -35,7 +35,7 @@ struct RankFacts {
   std::string cpus;                      ///< processors that it is bound to, as a list of ranges
   std::vector<std::string> gpus;         ///< visible to it, by UUID
   std::string clock_source;              ///< of the kernel: "tsc", "hpet", ...
-  std::string mpi;                       ///< version of the MPI library that it runs with
+  std::string mpi;                       ///< version of the MPI library that it runs with, and whether that takes device memory
   std::int64_t memory_available_bytes = 0, shared_memory_bytes = 0;  ///< on its host at the start; 0 where that is not told
   std::vector<std::string> environment;  ///< "NAME=value" of the variables that matter; in a Provenance only those that rank 0 has not or has otherwise
 };

@@ -33,7 +33,7 @@ void visit_rank_fields(R& r, F&& f) {
   f(FieldFact{"cpus", "", "processors it was bound to, as a list of ranges"}, r.cpus);
   f(FieldFact{"gpus", "", "UUIDs of the GPUs visible to it"}, r.gpus);
   f(FieldFact{"clock_source", "", "clock source of the kernel"}, r.clock_source);
-  f(FieldFact{"mpi", "", "version of the MPI library"}, r.mpi);
+  f(FieldFact{"mpi", "", "version of the MPI library, and whether it takes device memory"}, r.mpi);
   f(FieldFact{"memory_available_bytes", "B", "memory available on its host at the start"}, r.memory_available_bytes);
   f(FieldFact{"shared_memory_bytes", "B", "free room in /dev/shm of its host at the start"}, r.shared_memory_bytes);
   f(FieldFact{"environment", "", "variables that matter and that rank 0 has not or has otherwise"}, r.environment);
@@ -48,7 +48,7 @@ void visit_provenance_fields(P& p, F&& f) {
   f(FieldFact{"flags", "", "compiler flags"}, p.flags);
   f(FieldFact{"build_type", "", "Release, Debug, ..."}, p.build_type);
   f(FieldFact{"hdf5", "", "version of the HDF5 library"}, p.hdf5);
-  f(FieldFact{"mpi", "", "version of the MPI library"}, p.mpi);
+  f(FieldFact{"mpi", "", "version of the MPI library, and whether it takes device memory"}, p.mpi);
   f(FieldFact{"cuda", "", "version of the CUDA toolkit; empty: built without"}, p.cuda);
   f(FieldFact{"nccl", "", "version of NCCL; empty: built without"}, p.nccl);
   f(FieldFact{"command_line", "", "as it was typed"}, p.command_line);
