@@ -24,6 +24,26 @@ TEST(Casualty, is_found_in_the_words_of_a_watchdog) {
   EXPECT_EQ(describe(*found), "rank 3 on node7 shows no sign of life for 9 s, last seen in gang t/mpi@2 (block 7)");
 }
 
+TEST(Casualty, may_be_a_whole_host) {
+  for (const char* line : {"  Remote daemon: [[48061,0],2] on node h2", "srun: error: Node failure on h2"}) {
+    const auto found = casualty_in(line);
+    ASSERT_TRUE(found) << line;
+    EXPECT_TRUE(is_lost_host(*found));
+    EXPECT_EQ(describe(*found), "host h2 is lost: its launch daemon died or cannot be reached");
+  }
+  EXPECT_FALSE(casualty_in("  HNP daemon   : [[48061,0],0] on node head"));
+  EXPECT_FALSE(is_lost_host({-1, "", "the ranks did not come through the start-up"}));
+  EXPECT_FALSE(is_lost_host({2, "h2", "died"}));
+}
+
+TEST(Casualty, knows_a_host_with_and_without_its_domain) {
+  EXPECT_TRUE(is_same_host("h2", "h2"));
+  EXPECT_TRUE(is_same_host("h2.cluster.org", "h2"));
+  EXPECT_TRUE(is_same_host("h2", "h2.cluster.org"));
+  EXPECT_FALSE(is_same_host("h2.north.org", "h2.south.org"));
+  EXPECT_FALSE(is_same_host("h2", "h20"));
+}
+
 TEST(Casualty, is_in_no_other_line) {
   EXPECT_FALSE(casualty_in(""));
   EXPECT_FALSE(casualty_in("[1/9] grpo_rloo_advantage/cpu passed"));
