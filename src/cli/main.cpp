@@ -1,5 +1,7 @@
 // faibench: turns the command line into a call of one subcommand, and errors into one line and an exit code.
 #include <fmt/core.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -108,5 +110,7 @@ int main(int argc, char** argv) {
     faibench::complain("standard output cannot be written");
     if (exit_code == 0) exit_code = 2;
   }
+  // mpirun ends all ranks as soon as one has left with an error: the one that speaks for them is to be heard first.
+  if (exit_code != 0 && !faibench::speaks()) sleep(3);
   return exit_code;
 }
