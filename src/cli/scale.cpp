@@ -41,6 +41,7 @@ int print_plan(const Options& options) {
   if (!options.simulated.empty()) simulation = scale::read_simulation(options.simulated);
   const scale::Calibration prices = scale::calibrate(simulation, all_tasks());
   const std::vector<int> ranks = scale::parse_ranks(options.study.ranks.empty() ? "64,1024,65536" : options.study.ranks, std::numeric_limits<int>::max());
+  if (ranks.back() > scale::most_ranks_of_a_plan) throw Error(Error::Kind::bad_input, fmt::format("--ranks: {} is more than the {} that a plan takes", ranks.back(), scale::most_ranks_of_a_plan));
   std::vector<scale::PlanRow> rows;
   for (const Task* task : options.study.tasks) {
     const std::vector<std::int64_t> sizes = options.study.sizes.empty() ? task->multi_rank->scaling->sizes : scale::parse_sizes(options.study.sizes);
@@ -87,6 +88,7 @@ void add_scale(CLI::App& app, int& exit_code) {
   out->excludes(command->add_option("--resume", study.resume, "Go on with an interrupted study: time what its journal lacks")->type_name("FILE")->check(not_empty()));
   command->add_option("--chunk-limit", options->chunk_limit, "Elements that one MPI call moves at most, to reach the path of long vectors")->type_name("N")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
   CLI::Option* plan_only = command->add_flag("--plan-only", options->plan_only, "Run nothing: what the schedules send on any number of ranks, and how long that would take");
+  for (const char* of_a_launch : {"--variants", "--visits", "--out", "--force", "--resume", "--chunk-limit"}) plan_only->excludes(command->get_option(of_a_launch));
   command->add_option("--ranks-per-node", options->ranks_per_node, "Ranks on a node of a plan")->type_name("N")->capture_default_str()->check(CLI::Range(1, 1 << 20))->needs(plan_only);
   command->add_option("--simulated", options->simulated, "Simulated times to set a plan's forecasts against, and the cost of messages; JSON")->type_name("FILE")->check(not_empty())->needs(plan_only);
   command->add_flag("--quiet", study.quiet, "No progress on stderr");

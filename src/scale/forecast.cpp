@@ -84,6 +84,34 @@ PlanRow row_of(const Task& task, std::int64_t bytes, int ranks, int ranks_per_no
   return row;
 }
 
+double positive(const nlohmann::json& number, const char* what, bool or_zero) {
+  const double value = number.get<double>();
+  if (!(value > 0 || (or_zero && value == 0)) || value > 1e6 || (value > 0 && value < 1e-20)) throw Error(Error::Kind::bad_input, std::string("no simulation: ") + what + " is " + number.dump() + ", none that a machine has");
+  return value;
+}
+
+std::int64_t count(const nlohmann::json& number, const char* what, std::int64_t most) {
+  if (!number.is_number_integer() || number.get<double>() < 1 || number.get<double>() > static_cast<double>(most))
+    throw Error(Error::Kind::bad_input, std::string("no simulation: ") + what + " is " + number.dump().substr(0, 40) + ", must be a whole number from 1 to " + std::to_string(most));
+  return number.get<std::int64_t>();
+}
+
+Simulation simulation_from(const nlohmann::json& json) {
+  Simulation simulation;
+  const auto& cost = json.at("cost");
+  for (const std::size_t level : {0, 1}) {
+    simulation.cost.alpha[level] = positive(cost.at("alpha").at(level), "alpha", true);
+    simulation.cost.beta[level] = positive(cost.at("beta").at(level), "beta", true);
+  }
+  simulation.cost.gamma = positive(cost.at("gamma"), "gamma", true);
+  simulation.calibrate_up_to = json.value("calibrate_up_to", simulation.calibrate_up_to);
+  for (const auto& point : json.at("points")) {
+    simulation.points.push_back({point.at("task").get<std::string>(), count(point.at("bytes"), "bytes", std::int64_t{1} << 50), static_cast<int>(count(point.at("ranks"), "ranks", most_ranks_of_a_plan)),
+                                 static_cast<int>(count(point.at("ranks_per_node"), "ranks_per_node", most_ranks_of_a_plan)), positive(point.at("seconds"), "seconds", false)});
+  }
+  return simulation;
+}
+
 bool fitted_to(const Simulation& simulation, const TimedPoint& point) { return point.ranks <= simulation.calibrate_up_to; }
 
 const Task* find(std::span<const Task* const> tasks, const std::string& name) {
@@ -97,22 +125,13 @@ Simulation read_simulation(const std::filesystem::path& file) {
   std::ifstream in(file);
   if (!in) throw Error(Error::Kind::io, file.string() + ": cannot be read");
   try {
-    const auto json = nlohmann::json::parse(in);
-    Simulation simulation;
-    const auto& cost = json.at("cost");
-    for (const std::size_t level : {0, 1}) {
-      simulation.cost.alpha[level] = cost.at("alpha").at(level).get<double>();
-      simulation.cost.beta[level] = cost.at("beta").at(level).get<double>();
-    }
-    simulation.cost.gamma = cost.at("gamma").get<double>();
-    simulation.calibrate_up_to = json.value("calibrate_up_to", simulation.calibrate_up_to);
-    for (const auto& point : json.at("points")) {
-      simulation.points.push_back({point.at("task").get<std::string>(), point.at("bytes").get<std::int64_t>(), point.at("ranks").get<int>(), point.at("ranks_per_node").get<int>(),
-                                   point.at("seconds").get<double>()});
-    }
-    return simulation;
+    return simulation_from(nlohmann::json::parse(in));
   } catch (const nlohmann::json::exception& e) {
     throw Error(Error::Kind::bad_input, file.string() + ": no simulation: " + e.what());
+  } catch (const Error& e) {
+    throw e.at(file.string());
+  } catch (const std::ios_base::failure&) {  // a folder opens, and then cannot be read
+    throw Error(Error::Kind::io, file.string() + ": cannot be read");
   }
 }
 

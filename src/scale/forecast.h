@@ -13,6 +13,8 @@
 
 namespace faibench::scale {
 
+constexpr int most_ranks_of_a_plan = 1 << 24;  ///< lists of all ranks and nodes are held
+
 /// One collective of one size on one number of ranks. Levels: [0] between ranks of a node, [1] between nodes.
 struct PlanRow {
   std::string task, algorithm;
