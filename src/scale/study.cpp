@@ -10,14 +10,16 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
-#include "cluster/deadline.h"
 #include "cluster/launch.h"
 #include "cluster/run.h"
+#include "cluster/watchdog.h"
 #include "scale/library_calls.h"
 #include "scale/measure.h"
 #include "scale/rank_group.h"
@@ -26,6 +28,7 @@
 #include "scale/study_files.h"
 #include "scale/visits.h"
 #include "schedule/traffic.h"
+#include "task/names.h"
 #include "tensor/random.h"
 
 namespace faibench::scale {
@@ -53,7 +56,19 @@ void shuffle(std::vector<T>& items, Random& random) {
 // Cells of one input: task, size and number of ranks. They are timed one soon after another, so that variants are compared in one state of the machine, and the input is made once.
 using Batch = std::vector<Cell>;
 
+// A misspelt name would leave its variant out of the study without a word.
+void check_variants(const StudyOptions& options) {
+  std::vector<std::string> known;
+  for (const Task* task : options.tasks) {
+    for (const auto& variant : task->multi_rank->variants) known.push_back(variant.name);
+    for (const LibraryCall& call : library_calls(*task)) known.push_back(call.name);
+  }
+  for (const std::string& name : options.variants)
+    if (std::ranges::find(known, name) == known.end()) throw unknown_name("variant", name, known, "of the tasks named there are " + fmt::format("{}", fmt::join(std::set(known.begin(), known.end()), ", ")));
+}
+
 std::vector<Batch> batches_of(const StudyOptions& options, int world) {
+  check_variants(options);
   std::vector<Batch> batches;
   const std::vector<int> ranks = parse_ranks(options.ranks, world);
   for (const Task* task : options.tasks) {
@@ -199,7 +214,8 @@ void set_threads(int cores) {
 // All visits of all cells, in an order of the seed's that every rank draws alike: all batches, then all once more in another order.
 class Course {
  public:
-  Course(const StudyOptions& options, MpiSession& session, StudyFiles* files, std::vector<Batch> batches) : options_(options), session_(session), files_(files), batches_(std::move(batches)) {
+  Course(const StudyOptions& options, MpiSession& session, Watchdog& watchdog, StudyFiles* files, std::vector<Batch> batches)
+      : options_(options), session_(session), watchdog_(watchdog), files_(files), batches_(std::move(batches)) {
     int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
     MPI_Allreduce(MPI_IN_PLACE, &cores, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     set_threads(cores);
@@ -213,8 +229,7 @@ class Course {
       fmt::print(stderr, "{} cells x {:g} s = at most {:.1f} minutes of timing, in {} visits each; inputs and checks come on top\n", cells_, options.budget_seconds, static_cast<double>(cells_) * options.budget_seconds / 60, options.visits);
   }
 
-  /// How many cells were wrong.
-  int run() {
+  void run() {
     Random random("scale", "order", options_.seed, 0);
     for (int visit = 0; visit < options_.visits; ++visit) {
       shuffle(batches_, random);
@@ -225,42 +240,52 @@ class Course {
           ++turn_;
           if (session_.from_first(files_ && files_->has(visit_key(key_of(cell, options_.seed), visit)) ? 1 : 0) != 0) continue;
           if (groups_.at(cell.ranks)->communicator) take(cell, visit, input);
+          watchdog_.enter("waiting", 0);  // for those that measure, as long as they may
           wait_for_all();
         }
       }
     }
-    return wrong_;
   }
 
  private:
   void take(const Cell& cell, int visit, Input& input) {
     const std::string label = fmt::format("{} {} {} on {} ranks", cell.task->name, cell.name(), size_text(cell.bytes), cell.ranks);
-    const double limit = 60 + 10 * options_.budget_seconds;
-    const Deadline deadline(limit + (session_.rank() == 0 ? 0 : 3), [&] {
-      MpiSession::abandon(fmt::format("{}: not done after {:.0f} s (seen by rank {}); finished rows are kept, --resume goes on", label, limit, session_.rank()), 3);
-    });
+    watchdog_.enter("timing", watchdog_.deadlines().loop + 10 * options_.budget_seconds, {}, label);
     try {
       ScalingRow row = run_visit(cell, visit, options_, *groups_.at(cell.ranks), input);
       if (!files_) return;
-      wrong_ += row.verdict == "wrong" ? 1 : 0;
       if (!options_.quiet)
         fmt::print(stderr, "[{}/{}] {} {}: {} {:.2f} us{}\n", turn_, cells_ * static_cast<std::size_t>(options_.visits), label, row.cadence, row.verdict, 1e6 * row.seconds, row.oversubscribed ? " (oversubscribed)" : "");
       files_->add(std::move(row));
     } catch (const std::exception& e) {
-      MpiSession::abandon(fmt::format("{}: rank {}: {}", label, session_.rank(), e.what()), 3);
+      MpiSession::abandon(fmt::format("{}: rank {}: {}; finished rows are kept, --resume goes on", label, session_.rank(), e.what()), 3);
     }
   }
 
   const StudyOptions& options_;
   MpiSession& session_;
+  Watchdog& watchdog_;
   StudyFiles* files_;  // rank 0's
   std::vector<Batch> batches_;
   std::map<int, std::unique_ptr<RankGroup>> groups_;
   std::size_t cells_ = 0, turn_ = 0;
-  int wrong_ = 0;
 };
 
+constexpr int exit_code_stuck = 4;
+
+// Where all ranks leave their stamps: beside the journal, as those of a run.
+std::string make_stamp_folder(const StudyFiles& files) {
+  const std::filesystem::path folder = std::filesystem::absolute(stamp_folder(files.name()));
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  std::filesystem::create_directories(folder, ignored);
+  return folder.string();
+}
+
 int study_on(const StudyOptions& options, MpiSession& session) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  Watchdog watchdog(session.rank(), session.size(), host, hang_after_from_environment(), [](const std::string& line) { MpiSession::abandon(line, exit_code_stuck); });
   std::vector<Batch> batches;
   std::unique_ptr<StudyFiles> files;
   std::optional<Error> error;
@@ -278,10 +303,17 @@ int study_on(const StudyOptions& options, MpiSession& session) {
     if (session.rank() == 0) throw Error(*error);
     return word;
   }
-  int code = Course(options, session, files.get(), std::move(batches)).run() > 0 ? 1 : 0;
+  const std::string stamps = session.text_from_first(files ? make_stamp_folder(*files) : "");
+  watchdog.publish(stamps);
+  Course(options, session, watchdog, files.get(), std::move(batches)).run();
+  int code = 0;
+  watchdog.enter("end", watchdog.deadlines().end);
   if (files) {
+    std::error_code ignored;
+    std::filesystem::remove_all(stamps, ignored);  // of a study that came to its end: nobody is left to look for
     try {
       const ScalingStudy& study = files->write();
+      if (std::ranges::any_of(study.rows, [](const ScalingRow& row) { return row.verdict == "wrong"; })) code = 1;  // also of a launch that this one went on from
       if (options.json) fmt::print("{}\n", to_json(study));
       else fmt::print("{}Results: {}\n", table_text(study), files->name());
     } catch (const Error& e) {

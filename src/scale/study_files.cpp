@@ -3,6 +3,9 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+
 #include "cluster/run.h"
 #include "results/provenance.h"
 #include "results/run_file.h"
@@ -13,18 +16,32 @@ namespace faibench::scale {
 namespace {
 
 constexpr std::string_view journal_header = "{\"format\":\"faibench-scaling-journal/2\"}\n";
+constexpr std::array verdicts = {"passed", "wrong", "skipped", "late"};
+
+// Whatever would keep the result file from being written is found here, before anything is timed.
+void check_place(const std::filesystem::path& file, const std::filesystem::path& journal, bool force) {
+  if (file.extension() == ".jsonl") throw Error(Error::Kind::bad_input, file.string() + ": a result file is named *.h5; its journal takes *.jsonl");
+  std::error_code error;
+  for (const auto& path : {file, journal}) {
+    if (std::filesystem::is_directory(path, error)) throw Error(Error::Kind::bad_input, path.string() + ": is a folder; name a file");
+    if (!force && std::filesystem::exists(path, error)) throw Error(Error::Kind::bad_input, path.string() + " exists; --force overwrites it, --resume goes on with it");
+  }
+  if (!file.has_parent_path()) return;
+  std::filesystem::create_directories(file.parent_path(), error);
+  if (error) throw Error(Error::Kind::io, file.parent_path().string() + ": cannot make the folder of the result file: " + error.message());
+}
 
 }  // namespace
 
 StudyFiles::StudyFiles(const StudyOptions& options) : options_(options) {
   file_ = !options.resume.empty() ? options.resume : !options.out.empty() ? options.out : "results/scale-" + std::to_string(getpid()) + ".h5";
+  if (!options.resume.empty() && file_.extension() == ".jsonl") file_.replace_extension(".h5");
   const std::filesystem::path path = journal_path(file_);
   Disk& disk = Disk::real();
   if (!options.resume.empty()) {
     journal_ = disk.open(path, Disk::Open::append);
   } else {
-    if (!options.force && (std::filesystem::exists(file_) || std::filesystem::exists(path))) throw Error(Error::Kind::bad_input, file_.string() + " exists; --force overwrites it, --resume goes on with it");
-    if (file_.has_parent_path()) std::filesystem::create_directories(file_.parent_path());
+    check_place(file_, path, options.force);
     journal_ = disk.open(path, Disk::Open::append_or_create);
   }
   // Before a byte is read or cut off: the torn last line of a journal in use is one being written.
@@ -68,11 +85,12 @@ void StudyFiles::take_over(const std::filesystem::path& path, std::string_view t
     const std::size_t end = text.find('\n', at);
     if (end == std::string_view::npos) break;
     try {
-      study_.rows.push_back(scaling_row_from_json(text.substr(at, end - at)));
+      ScalingRow row = scaling_row_from_json(text.substr(at, end - at));
+      if (std::ranges::find(verdicts, row.verdict) == verdicts.end()) throw Error(Error::Kind::bad_input, "field 'verdict' is none that a visit has");
+      if (keys_.insert(row.key).second) study_.rows.push_back(std::move(row));
     } catch (const Error& e) {
       throw e.at(path.string() + ":" + std::to_string(line));
     }
-    keys_.insert(study_.rows.back().key);
     at = end + 1;
   }
   journal_->truncate(static_cast<std::int64_t>(at));

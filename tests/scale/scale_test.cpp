@@ -117,6 +117,77 @@ TEST(Resuming, refuses_a_journal_of_something_else) {
   EXPECT_EQ(read_text(scratch.file("s.jsonl")), "{\"format\":\"other\"}\n");
 }
 
+TEST(Resuming, takes_the_journals_name_counts_a_key_once_and_says_what_was_wrong) {
+  const Scratch scratch;
+  ASSERT_EQ(launch(1, {"--sizes", "64", "--variants", "mpi", "--budget", "0.01", "--visits", "1", "--quiet", "--out", scratch.file("s.h5")}).code, 0);
+  const std::string journal = read_text(scratch.file("s.jsonl")), last = journal.substr(journal.rfind('\n', journal.size() - 2) + 1);
+  const std::vector<std::string> words = {"--sizes", "64", "--variants", "mpi", "--budget", "0.01", "--visits", "1", "--json", "--quiet", "--resume", scratch.file("s.jsonl")};
+  scratch.write("s.jsonl", journal + last);
+  const Outcome twice = launch(1, words);
+  ASSERT_EQ(twice.code, 0) << twice.err;
+  for (const json& row : json::parse(twice.out)["rows"]) EXPECT_EQ(row["visits"], 1);
+
+  const auto with_verdict = [&](const std::string& verdict) {
+    const std::string field = "\"verdict\":\"";
+    std::string changed = last;
+    const std::size_t at = changed.find(field) + field.size();
+    scratch.write("s.jsonl", journal.substr(0, journal.size() - last.size()) + changed.replace(at, changed.find('"', at) - at, verdict));
+    return launch(1, words);
+  };
+  EXPECT_EQ(with_verdict("wrong").code, 1);
+  const Outcome none_such = with_verdict("fine");
+  EXPECT_EQ(none_such.code, 2);
+  EXPECT_THAT(none_such.err, HasSubstr("s.jsonl:3: field 'verdict'"));
+}
+
+TEST(Output, that_cannot_be_written_is_said_before_anything_is_timed) {
+  const Scratch scratch;
+  const std::string file = scratch.write("file", ""), folder = scratch.file("folder.h5");
+  std::filesystem::create_directory(folder);
+  for (const std::string& out : {file + "/s.h5", file + "/deeper/s.h5", folder, scratch.file("s.jsonl"), scratch.file(std::string(300, 'a'))}) {
+    const Outcome outcome = faibench({"scale", task, "--sizes", "64", "--force", "--out", out});
+    EXPECT_EQ(outcome.code, 2) << out;
+    EXPECT_TRUE(is_one_complaint(outcome.err)) << out;
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch.file("folder.jsonl")));
+}
+
+TEST(Usage, mpirun_does_not_end_the_rank_that_says_what_was_wrong) {
+  for (int again = 0; again < 3; ++again) {
+    EXPECT_THAT(launch(4, {"--ranks", "9"}).err, HasSubstr("'9' is more than the 4 of this launch"));
+    EXPECT_THAT(launch(4, {"--sizes", "none"}).err, HasSubstr("'none' is no number"));
+  }
+}
+
+TEST(Usage, a_variant_that_no_task_has_is_an_error_also_among_others) {
+  const Outcome outcome = faibench({"scale", task, "--variants", "mpi,mpi_registerd"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_TRUE(is_one_complaint(outcome.err));
+  EXPECT_THAT(outcome.err, HasSubstr("did you mean mpi_registered"));
+}
+
+TEST(PlanOnly, a_simulation_that_cannot_be_is_one_line_and_exit_code_2) {
+  const Scratch scratch;
+  const auto file_of = [&](const std::string& alpha, const std::string& bytes, const std::string& ranks, const std::string& ranks_per_node, const std::string& seconds) {
+    return scratch.write("s.json", R"({"cost":{"alpha":[)" + alpha + R"(,5e-6],"beta":[1e-10,8e-11],"gamma":0},"points":[{"task":")" + task + R"(","bytes":)" + bytes + R"(,"ranks":)" + ranks +
+                                       R"(,"ranks_per_node":)" + ranks_per_node + R"(,"seconds":)" + seconds + "}]}");
+  };
+  const auto plan = [&](const std::string& file) { return faibench({"scale", task, "--plan-only", "--ranks", "8", "--sizes", "1K", "--simulated", file}); };
+  EXPECT_EQ(plan(file_of("1e-6", "1024", "8", "8", "1e-5")).code, 0);
+  const std::string valid[] = {"1e-6", "1024", "8", "8", "1e-5"};
+  const std::vector<std::string> bad[] = {{"-1", "1e300", "null"}, {"-5", "0", "1e300", "9223372036854775807"}, {"0", "-8", "8.7", "true", "99999999999"}, {"0", "-3", "\"8\""}, {"0", "-1", "1e-320", "1e308", "NaN"}};
+  for (std::size_t field = 0; field < std::size(valid); ++field) {
+    for (const std::string& value : bad[field]) {
+      std::string words[] = {valid[0], valid[1], valid[2], valid[3], valid[4]};
+      words[field] = value;
+      const Outcome outcome = plan(file_of(words[0], words[1], words[2], words[3], words[4]));
+      EXPECT_EQ(outcome.code, 2) << field << ": " << value << outcome.err;
+      EXPECT_TRUE(is_one_complaint(outcome.err)) << field << ": " << value;
+    }
+  }
+  EXPECT_EQ(plan(scratch.path().string()).code, 2) << "a folder";
+}
+
 TEST(PlanOnly, forecasts_65536_ranks_and_its_error_against_a_simulation) {
   const std::string simulated = std::string(std::getenv("FAIBENCH_SOURCE")) + "/tests/simgrid/simulated.json";
   const std::vector<std::string> words = {"scale", task, "--plan-only", "--ranks", "1024,65536", "--ranks-per-node", "8", "--sizes", "64K,1M", "--simulated", simulated};
@@ -173,7 +244,9 @@ TEST(Usage, what_cannot_be_is_one_line_and_exit_code_2) {
                                                                                      {"scale", "coalesced_matrix_transpose"},
                                                                                      {"scale", task, "--sizes", "4K:1K"},
                                                                                      {"scale", task, "--variants", "none_such"},
-                                                                                     {"scale", task, "--plan-only", "--simulated", "/nowhere.json"}}) {
+                                                                                     {"scale", task, "--plan-only", "--simulated", "/nowhere.json"},
+                                                                                     {"scale", task, "--plan-only", "--out", "s.h5"},
+                                                                                     {"scale", task, "--plan-only", "--ranks", "2147483647"}}) {
     const Outcome outcome = faibench(words);
     EXPECT_EQ(outcome.code, 2) << words.back();
     EXPECT_TRUE(is_one_complaint(outcome.err)) << words.back();
