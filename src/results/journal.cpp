@@ -19,6 +19,7 @@ Provenance parse_header(std::string_view line) {
   const Json json = json_fields::parse_object(line);
   std::string format;
   json_fields::read(json, "format", format);
+  if (format.starts_with("faibench-scaling-journal/")) throw Error(Error::Kind::bad_input, "is the journal of a scaling study; faibench scale --resume goes on with it and writes its result file");
   if (format != format_name) throw Error(Error::Kind::bad_input, "format is '" + format.substr(0, 60) + "', this program reads '" + std::string(format_name) + "'");
   const Json& provenance = json_fields::required(json, "provenance");
   try {

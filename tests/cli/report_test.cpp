@@ -96,6 +96,14 @@ TEST(Report, takes_several_files_of_studies_only) {
   EXPECT_THAT(faibench({"report", study, "--html", scratch.file("page.html")}).err, HasSubstr("--html"));
 }
 
+TEST(Report, a_journal_of_a_study_is_named_as_one) {
+  const Scratch scratch;
+  const Outcome outcome = faibench({"report", scratch.write("s.jsonl", "{\"format\":\"faibench-scaling-journal/2\"}\n")});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_TRUE(is_one_complaint(outcome.err));
+  EXPECT_THAT(outcome.err, HasSubstr("faibench scale --resume"));
+}
+
 TEST(Report, json_is_for_programs) {
   const Scratch scratch;
   const Outcome outcome = faibench({"report", written_run(scratch), "--json"});
