@@ -3,15 +3,12 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
-#include <iterator>
 #include <memory>
 #include <vector>
 
 #include "launch/job_process.h"
-#include "launch/launcher_words.h"
 
 namespace faibench {
 namespace {
@@ -46,8 +43,12 @@ bool HostSweeper::again() {
   return unreached_.empty();
 }
 
-bool HostSweeper::is_out_of_reach(const std::string& host) const {
-  return std::ranges::any_of(unreached_, [&](const Place& place) { return is_same_host(place.first, host); });
+std::string HostSweeper::out_of_reach() const {
+  std::set<std::string> hosts;  // a host may be there for several launches
+  for (const auto& [host, cookie] : unreached_) hosts.insert(host);
+  std::string text;
+  for (const std::string& host : hosts) text += (text.empty() ? "" : ", ") + host;
+  return text;
 }
 
 void HostSweeper::say_what_is_left() const {

@@ -17,8 +17,8 @@ class HostSweeper {
   void sweep(const std::set<std::string>& seen, const std::string& cookie);
   /// What could not be reached before. True: nothing of that is left.
   bool again();
-  /// Whether that host is still to be swept.
-  [[nodiscard]] bool is_out_of_reach(const std::string& host) const;
+  /// Hosts that are still to be swept, as "h2, h3"; empty: none.
+  [[nodiscard]] std::string out_of_reach() const;
   /// Of the last words of a job: hosts that were never reached again, and what to do there.
   void say_what_is_left() const;
 

@@ -29,8 +29,6 @@ class JobCommand {
 
   [[nodiscard]] const std::filesystem::path& run_file() const { return run_file_; }
   [[nodiscard]] const LaunchOptions& options() const { return options_; }
-  /// Whether the job is a `run`: whose ranks leave stamps, and which takes --give-up.
-  [[nodiscard]] bool leaves_stamps() const { return options_.job.front() == "run"; }
   /// Whether the first launch goes on with an earlier run.
   [[nodiscard]] bool resumes() const { return resumes_; }
   [[nodiscard]] bool by_srun() const { return by_srun_; }

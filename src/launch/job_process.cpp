@@ -26,6 +26,8 @@ void prepare_environment(const JobSurroundings& surroundings) {
   setenv(hang_after_variable, std::to_string(surroundings.hang_after_seconds).c_str(), 1);
   // Open MPI's daemons repeat OMPI_MCA_ variables on the command line of those that they start: by this one the sweep knows them.
   setenv("OMPI_MCA_faibench_job", surroundings.cookie.c_str(), 1);
+  // The ssh that starts a daemon stays: where the daemon cannot come up or call back, mpirun would wait for it for ever.
+  setenv("OMPI_MCA_orte_leave_session_attached", "1", 0);
   // A host that vanishes without a word is noticed after 8 minutes otherwise.
   setenv("OMPI_MCA_oob_tcp_keepalive_time", "5", 0);
   setenv("OMPI_MCA_oob_tcp_keepalive_intvl", "1", 0);

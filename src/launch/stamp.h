@@ -15,9 +15,9 @@ struct Stamp {
   int rank = 0;
   std::string host;
   int pid = 0;
-  std::string phase;             ///< "start-up", "idle", "judging", "gang", "folding results", "end"
+  std::string phase;             ///< "start-up", "idle", "judging", "gang", "folding results", "end"; of a study: "timing", "waiting"
   std::string detail;            ///< within the phase: "block 7"
-  std::string item;              ///< task/variant[@ranks] in hand; empty: none
+  std::string item;              ///< task/variant[@ranks] in hand; empty: none, or a cell of a study, which is in `detail`
   double deadline_seconds = 0;   ///< that the phase may last from its last step
   std::int64_t steps = 0;        ///< of the rank's main thread: stands still where that hangs
   std::int64_t beats = 0;        ///< of its watchdog thread: stands still where the process is stopped or its host gone

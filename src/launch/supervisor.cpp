@@ -12,11 +12,11 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <set>
 #include <vector>
 
+#include "launch/host_sweeper.h"
 #include "launch/job_process.h"
 #include "launch/journal_state.h"
 #include "launch/launcher_words.h"
@@ -33,7 +33,8 @@ constexpr double look_every_seconds = 1;
 constexpr double stop_seconds = 15;       // a job that was told to stop has folded its journal by then
 constexpr double term_seconds = 4;        // between SIGTERM and SIGKILL
 constexpr double sweep_seconds = 5;
-constexpr double remote_sweep_seconds = 10;
+constexpr double ending_seconds = 8;      // in which a launcher ends by itself after a death that it told of
+constexpr double look_again_seconds = 2;  // between two tries to reach a lost host
 constexpr int exit_code_gave_up = 4;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -69,6 +70,9 @@ class Signals {
   sigset_t before_{};
   int descriptor_ = -1;
 };
+
+// Until the ranks leave their first stamps.
+double start_up_seconds(const LaunchOptions& options) { return 2 * options.hang_after_seconds + 30; }
 
 std::string signal_text(int signal) { return signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "SIGUSR1"; }
 int code_of_stop(int signal) { return signal == SIGUSR1 ? 1 : 128 + signal; }
@@ -112,7 +116,12 @@ class Launch {
     voice_.pass_on(bytes);
     heard_ += bytes;
     for (std::size_t end; (end = heard_.find('\n')) != std::string::npos; heard_.erase(0, end + 1)) {
-      if (auto casualty = casualty_in(std::string_view(heard_).substr(0, end)); casualty && !casualty_) casualty_ = std::move(casualty);
+      if (auto casualty = casualty_in(std::string_view(heard_).substr(0, end)); casualty && !casualty_) {
+        casualty_ = std::move(casualty);
+        told_of_ = now();
+        see_stamps();
+        if (is_lost_host(*casualty_)) voice_.say(describe(*casualty_) + ranks_there() + ": the job is ended");
+      }
     }
     if (heard_.size() > 65536) heard_.clear();  // no launcher's line is that long
   }
@@ -131,13 +140,15 @@ class Launch {
     }
   }
 
+  void see_stamps() {
+    if (auto seen = read_stamps(stamp_folder(command_.run_file()), cookie_); !seen.empty()) stamps_ = std::move(seen);
+  }
+
   void look(double running_seconds) {
     looked_at_ = now();
-    if (!command_.leaves_stamps()) return;
-    if (auto seen = read_stamps(stamp_folder(command_.run_file()), cookie_); !seen.empty()) stamps_ = std::move(seen);
-    const double hang_after = command_.options().hang_after_seconds;
+    see_stamps();
     std::optional<Casualty> still = stillness_.look(stamps_, looked_at_);
-    if (!still && stamps_.empty() && running_seconds > 2 * hang_after + 30) still = Casualty{-1, "", "the ranks did not come through the start-up within " + std::to_string(static_cast<int>(running_seconds)) + " s"};
+    if (!still && stamps_.empty() && running_seconds > start_up_seconds(command_.options())) still = Casualty{-1, "", "the ranks did not come through the start-up within " + std::to_string(static_cast<int>(running_seconds)) + " s"};
     if (!still) return;
     casualty_ = std::move(still);
     hung_ = stamps_;
@@ -154,26 +165,43 @@ class Launch {
 
   void press_on() {
     if (stopping_since_ && !ending_since_ && now() - *stopping_since_ > stop_seconds) end_now();
+    if (told_of_ && !ending_since_ && now() - *told_of_ > ending_seconds) end_now();
     if (ending_since_ && now() - *ending_since_ > term_seconds) process_.tell_group(SIGKILL);
   }
 
   Ending ending() {
     // The last word of ranks that left stamps: a run that comes to its end removes them.
-    std::map<int, Stamp> left;
-    if (command_.leaves_stamps()) left = read_stamps(stamp_folder(command_.run_file()), cookie_);
+    const std::map<int, Stamp> left = read_stamps(stamp_folder(command_.run_file()), cookie_);
     Ending ending;
     ending.code = *process_.exit_code();
-    ending.broken = ending_since_.has_value() || !left.empty() || !own_end(ending.code) || (!command_.leaves_stamps() && ending.code == 3);
+    ending.broken = ending_since_.has_value() || !left.empty() || !own_end(ending.code);
     ending.casualty = casualty_;
+    if (casualty_ && is_lost_host(*casualty_)) ending.casualty->how += ranks_there();
     for (const auto& [rank, stamp] : stamps_) ending.hosts.insert(stamp.host);
     for (const auto& [rank, stamp] : left) ending.hosts.insert(stamp.host);
+    if (casualty_ && is_lost_host(*casualty_) && std::ranges::none_of(ending.hosts, [&](const std::string& host) { return is_same_host(host, casualty_->host); })) ending.hosts.insert(casualty_->host);
     // Ranks that wake up to be ended may tidy up: what they had in hand when they hung is what counts.
     for (const auto& [rank, stamp] : hung_.empty() ? left : hung_) {
-      if (!stamp.item.empty() && (!casualty_ || casualty_->rank < 0 || casualty_->rank == rank)) ending.in_flight.push_back(stamp.item);
+      if (!stamp.item.empty() && is_to_blame(stamp)) ending.in_flight.push_back(stamp.item);
     }
     std::ranges::sort(ending.in_flight);
     ending.in_flight.erase(std::ranges::unique(ending.in_flight).begin(), ending.in_flight.end());
     return ending;
+  }
+
+  // The rank at fault, or all of a lost host, or all where that is not known.
+  bool is_to_blame(const Stamp& stamp) const {
+    if (!casualty_) return true;
+    return is_lost_host(*casualty_) ? is_same_host(stamp.host, casualty_->host) : casualty_->rank < 0 || casualty_->rank == stamp.rank;
+  }
+
+  // " (of rank 2, 3)" of a lost host, as far as stamps tell.
+  std::string ranks_there() const {
+    std::string text;
+    for (const auto& [rank, stamp] : stamps_) {
+      if (is_same_host(stamp.host, casualty_->host)) text += (text.empty() ? " (of rank " : ", ") + std::to_string(rank);
+    }
+    return text.empty() ? text : text + ")";
   }
 
   const JobCommand& command_;
@@ -187,34 +215,12 @@ class Launch {
   std::optional<Casualty> casualty_;
   std::map<int, Stamp> stamps_, hung_;
   double looked_at_ = 0;
-  std::optional<double> stopping_since_, ending_since_;
+  std::optional<double> stopping_since_, told_of_, ending_since_;
 };
-
-std::string own_host() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-// Other hosts are reached the way the ranks were: one launcher a host, so that one that is gone does not keep the others from being swept.
-void sweep_hosts(const JobCommand& command, const std::set<std::string>& seen, const std::string& cookie) {
-  std::vector<std::string> hosts = command.hosts_of_file();
-  if (hosts.empty()) hosts.assign(seen.begin(), seen.end());
-  std::erase(hosts, own_host());
-  constexpr std::size_t at_once = 16;
-  for (std::size_t first = 0; first < hosts.size(); first += at_once) {
-    std::vector<std::unique_ptr<JobProcess>> sweeps;
-    for (std::size_t i = first; i < std::min(first + at_once, hosts.size()); ++i) sweeps.push_back(std::make_unique<JobProcess>(command.sweep_on(hosts[i], cookie), JobSurroundings{}));
-    const double until = now() + remote_sweep_seconds;
-    for (auto& one : sweeps) {
-      while (!one->exit_code() && now() < until) poll(nullptr, 0, 20);
-    }
-  }
-}
 
 class Supervisor {
  public:
-  Supervisor(const JobCommand& command, const SupervisorVoice& voice) : command_(command), voice_(voice), retries_(command.options().retries) {
+  Supervisor(const JobCommand& command, const SupervisorVoice& voice) : command_(command), voice_(voice), sweeper_(command, voice.say), retries_(command.options().retries) {
     prctl(PR_SET_CHILD_SUBREAPER, 1);  // ranks whose launcher was killed come to us
   }
   ~Supervisor() { prctl(PR_SET_CHILD_SUBREAPER, 0); }
@@ -222,6 +228,14 @@ class Supervisor {
   Supervisor& operator=(const Supervisor&) = delete;
 
   int run() {
+    const int code = launch_until_done();
+    if (stop_signal_ == 0) sweeper_.again();  // else there is no time
+    sweeper_.say_what_is_left();
+    return code;
+  }
+
+ private:
+  int launch_until_done() {
     const std::string base = new_job_cookie();
     std::vector<std::string> words = command_.first();
     const JournalState before_all = journal_state(command_.run_file());
@@ -231,7 +245,8 @@ class Supervisor {
       Launch launch(command_, words, cookie, voice_, signals_, stop_signal_);
       const Ending ending = launch.run();
       clean_up(ending, cookie);
-      for (int signal : signals_.stops()) stop_signal_ = stop_signal_ != 0 ? stop_signal_ : signal;
+      hear_stops();
+      if (ending.broken && (ending.hosts.empty() || (ending.casualty && is_lost_host(*ending.casualty)))) wait_for_hosts();
       if (stop_signal_ != 0) return ending.code == 0 ? 0 : code_of_stop(stop_signal_);
       if (!ending.broken) return ending.code;
 
@@ -249,11 +264,25 @@ class Supervisor {
     }
   }
 
- private:
-  void clean_up(const Ending& ending, const std::string& cookie) const {
+  void hear_stops() {
+    for (int signal : signals_.stops()) stop_signal_ = stop_signal_ != 0 ? stop_signal_ : signal;
+  }
+
+  // A launch that wants a host that is not there hangs in its start-up or fails: better wait for the host, as long.
+  void wait_for_hosts() {
+    const double until = now() + start_up_seconds(command_.options());
+    if (!sweeper_.out_of_reach().empty()) voice_.say("waiting for " + sweeper_.out_of_reach() + ", " + std::to_string(static_cast<int>(until - now() + 0.5)) + " s at most");
+    while (stop_signal_ == 0 && now() < until && !sweeper_.again()) {
+      poll(nullptr, 0, static_cast<int>(1000 * look_again_seconds));
+      hear_stops();
+    }
+  }
+
+  void clean_up(const Ending& ending, const std::string& cookie) {
     const int left = sweep(cookie, sweep_seconds);
     while (waitpid(-1, nullptr, WNOHANG) > 0) {}  // what came to us when its launcher died
-    if (ending.broken) sweep_hosts(command_, ending.hosts, cookie);
+    hosts_.insert(ending.hosts.begin(), ending.hosts.end());
+    if (ending.broken) sweeper_.sweep(hosts_, cookie);
     if (left > 0 && !ending.broken) voice_.say(std::to_string(left) + (left == 1 ? " process was" : " processes were") + " left of the job, and killed");
   }
 
@@ -261,6 +290,8 @@ class Supervisor {
   const SupervisorVoice& voice_;
   Signals signals_;
   int stop_signal_ = 0;
+  HostSweeper sweeper_;
+  std::set<std::string> hosts_;  // of all launches so far: one that hangs in its start-up names none
   Retries retries_;
 };
 
