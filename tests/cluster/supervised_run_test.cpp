@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 
+#include <nlohmann/json.hpp>
+
 #include "supervised_job.h"
 
 namespace faibench::testing_support {
@@ -149,6 +151,28 @@ TEST(Supervised, a_time_limit_stops_cleanly_and_the_next_job_goes_on) {
     SupervisedJob resumed(scratch, two_ranks, job("", {"--resume", file}));
     expect_a_whole_result(resumed, file);
   }
+}
+
+TEST(Supervised, a_rank_of_a_study_that_is_stopped_is_named_and_the_study_goes_on) {
+  const Scratch scratch;
+  const std::string file = scratch.file("study.h5");
+  SupervisedJob study(scratch, two_ranks, {"scale", "tp_allreduce_bias_fuse", "--sizes", "1K,64K", "--variants", "mpi,mpi_baseline", "--budget", "0.3", "--visits", "2", "--out", file});
+  ASSERT_TRUE(study.until([&] { return journal_state(file).records >= 3 && read_stamp(stamp_folder(file), 1); })) << study.output();
+  const std::string before = read_text(scratch.file("study.jsonl"));
+  ASSERT_TRUE(study.signal_role("rank 1", SIGSTOP));
+  const double seconds = study.seconds_until_said("faibench: launch: rank 1 on " + host() + " shows no sign of life", 15);
+  report("stopped rank of a study", seconds);
+  EXPECT_GE(seconds, 0) << study.output();
+  EXPECT_LE(seconds, 12);
+  EXPECT_EQ(study.wait(), 0) << study.output();
+  EXPECT_TRUE(study.nothing_left(leftover_seconds));
+  EXPECT_THAT(study.output(), HasSubstr("last seen in "));
+  EXPECT_THAT(study.output(), HasSubstr("going on with launch 2"));
+  EXPECT_FALSE(std::filesystem::exists(stamp_folder(file)));
+  EXPECT_THAT(read_text(scratch.file("study.jsonl")), testing::StartsWith(before.substr(0, before.rfind('\n') + 1))) << "visits that were done stand";
+  const Outcome shown = run_command({std::getenv("FAIBENCH_BIN"), "report", file, "--json"});
+  const auto rows = nlohmann::json::parse(shown.out).at("rows");
+  EXPECT_EQ(rows.size(), 2u * 2 * 2 * 2) << "sizes, variants, numbers of ranks, cadences";
 }
 
 TEST(Supervised, two_runs_at_once_are_one_run_and_one_line) {

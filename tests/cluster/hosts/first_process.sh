@@ -15,6 +15,8 @@ mount --bind "$state/names" /etc/hosts
 hostname "$name"
 ip link set lo up
 if [[ $name == head ]]; then
+  # A small disk that all hosts share: they are made from here.
+  mount -t tmpfs -o size=64k,mode=1777 tmpfs "$state/disk"
   ip link add br0 type bridge
   ip addr add "$address/24" dev br0
   ip link set br0 up

@@ -165,7 +165,7 @@ up() {
   if [[ -n $slurm ]]; then probe slurm; else probe; fi
   sweep
   mkdir -m 755 "$state"
-  mkdir "$state/hosts" "$state/tmp" "$state/spool" "$state/log" "$state/ctld"
+  mkdir "$state/hosts" "$state/tmp" "$state/disk" "$state/spool" "$state/log" "$state/ctld"
   write_scripts
   {
     printf '127.0.0.1 localhost\n%s head\n' "$head_address"
