@@ -57,7 +57,7 @@ std::vector<TensorMap> gathered(Communicator& communicator, const TensorMap& own
   std::vector<TensorMap> outputs(counts.size());
   for (std::size_t r = 0; r < counts.size(); ++r) {
     Tensor& copy = outputs[r].add("out", Tensor(out.dtype(), out.shape()));
-    std::memcpy(copy.data(), all.data() + r * static_cast<std::size_t>(out.bytes()), static_cast<std::size_t>(out.bytes()));
+    if (out.bytes() > 0) std::memcpy(copy.data(), all.data() + r * static_cast<std::size_t>(out.bytes()), static_cast<std::size_t>(out.bytes()));
   }
   return outputs;
 }
@@ -157,7 +157,7 @@ TEST_P(OnRanks, the_fixed_cases_are_right) {
     const Result result = run(*world_, GetParam().variant, shard);
     EXPECT_TRUE(result.rejected && result.rejected->code == wanted);
     const std::vector<std::byte> poison(static_cast<std::size_t>(result.outputs.at("out").bytes()), std::byte{0xCB});
-    EXPECT_EQ(std::memcmp(poison.data(), result.outputs.at("out").data(), poison.size()), 0) << "written although rejected";
+    EXPECT_TRUE(poison.empty() || std::memcmp(poison.data(), result.outputs.at("out").data(), poison.size()) == 0) << "written although rejected";
   }
 }
 
@@ -176,7 +176,7 @@ TEST_P(OnRanks, all_ranks_report_what_one_rank_alone_has) {
       EXPECT_TRUE(result.rejected.has_value());
       if (result.rejected) { EXPECT_EQ(result.rejected->code, "rank_mismatch") << result.rejected->message; }
       const std::vector<std::byte> poison(static_cast<std::size_t>(result.outputs.at("out").bytes()), std::byte{0xCB});
-      EXPECT_EQ(std::memcmp(poison.data(), result.outputs.at("out").data(), poison.size()), 0) << "written although rejected";
+      EXPECT_TRUE(poison.empty() || std::memcmp(poison.data(), result.outputs.at("out").data(), poison.size()) == 0) << "written although rejected";
     }
   expect_right(*world_, GetParam().variant, filled(Dtype::bf16, size_, 5, 7, 14));  // and the group still works
 }
