@@ -35,6 +35,7 @@ constexpr double term_seconds = 4;        // between SIGTERM and SIGKILL
 constexpr double sweep_seconds = 5;
 constexpr double ending_seconds = 8;      // in which a launcher ends by itself after a death that it told of
 constexpr double look_again_seconds = 2;  // between two tries to reach a lost host
+constexpr double agents_seconds = 2;
 constexpr int exit_code_gave_up = 4;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -279,6 +280,8 @@ class Supervisor {
   }
 
   void clean_up(const Ending& ending, const std::string& cookie) {
+    // The agents of a launcher that came to its end are on their way out.
+    for (const double until = now() + agents_seconds; !ending.broken && now() < until && !processes_of_job(cookie).empty();) poll(nullptr, 0, 50);
     const int left = sweep(cookie, sweep_seconds);
     while (waitpid(-1, nullptr, WNOHANG) > 0) {}  // what came to us when its launcher died
     hosts_.insert(ending.hosts.begin(), ending.hosts.end());
