@@ -4,6 +4,11 @@
 #include <regex>
 
 namespace faibench {
+namespace {
+
+constexpr std::string_view failed_start = "the launcher did not come up on every host";
+
+}  // namespace
 
 std::optional<Casualty> casualty_in(std::string_view line) {
   static const std::regex mpirun_signal(R"(process rank (\d+) with PID \d+ on node (\S+) exited on (signal \d+(?: \([^)]*\))?))");
@@ -17,8 +22,11 @@ std::optional<Casualty> casualty_in(std::string_view line) {
   if (std::regex_search(line.begin(), line.end(), found, srun_task)) return Casualty{std::atoi(found[2].str().c_str()), found[1].str(), "ended: " + found[3].str()};
   if (std::regex_search(line.begin(), line.end(), found, lost_daemon) || std::regex_search(line.begin(), line.end(), found, lost_node))
     return Casualty{-1, found[1].str(), "host " + found[1].str() + " is lost: its launch daemon died or cannot be reached"};
+  if (line.find("unable to reliably start one or more daemons") != std::string_view::npos) return Casualty{-1, "", std::string(failed_start)};
   return std::nullopt;
 }
+
+bool is_failed_start(const Casualty& casualty) { return casualty.how == failed_start; }
 
 bool is_lost_host(const Casualty& casualty) { return casualty.rank < 0 && !casualty.host.empty(); }
 

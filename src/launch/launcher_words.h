@@ -15,6 +15,8 @@ struct Casualty {
 std::optional<Casualty> casualty_in(std::string_view line);
 /// Whether it is a host with all its ranks: `rank` is -1 then, `host` as the launcher calls it.
 bool is_lost_host(const Casualty& casualty);
+/// Whether no rank was started, as a host could not be had: neither `rank` nor `host` is known.
+bool is_failed_start(const Casualty& casualty);
 /// Whether two names, with or without a domain, are one host's.
 bool is_same_host(std::string_view one, std::string_view other);
 /// "rank 1 on node7 died of signal 9 (Killed)"

@@ -175,7 +175,7 @@ class Launch {
     const std::map<int, Stamp> left = read_stamps(stamp_folder(command_.run_file()), cookie_);
     Ending ending;
     ending.code = *process_.exit_code();
-    ending.broken = ending_since_.has_value() || !left.empty() || !own_end(ending.code);
+    ending.broken = ending_since_.has_value() || !left.empty() || !own_end(ending.code) || (casualty_ && is_failed_start(*casualty_));
     ending.casualty = casualty_;
     if (casualty_ && is_lost_host(*casualty_)) ending.casualty->how += ranks_there();
     for (const auto& [rank, stamp] : stamps_) ending.hosts.insert(stamp.host);
@@ -244,21 +244,25 @@ class Supervisor {
       const JournalState before = journal_state(command_.run_file());
       const std::string cookie = base + "." + std::to_string(number);
       Launch launch(command_, words, cookie, voice_, signals_, stop_signal_);
-      const Ending ending = launch.run();
+      Ending ending = launch.run();
+      if (number == 1 && ending.casualty && is_failed_start(*ending.casualty)) ending.broken = false;  // rather a mistake than bad luck
       clean_up(ending, cookie);
       hear_stops();
-      if (ending.broken && (ending.hosts.empty() || (ending.casualty && is_lost_host(*ending.casualty)))) wait_for_hosts();
       if (stop_signal_ != 0) return ending.code == 0 ? 0 : code_of_stop(stop_signal_);
       if (!ending.broken) return ending.code;
 
       const JournalState after = journal_state(command_.run_file());
-      const std::string why = ending.casualty ? describe(*ending.casualty) : "the job ended with exit code " + std::to_string(ending.code);
+      const bool lacks_hosts = !sweeper_.out_of_reach().empty() && (ending.hosts.empty() || (ending.casualty && is_lost_host(*ending.casualty)));
+      std::string why = ending.casualty ? describe(*ending.casualty) : "the job ended with exit code " + std::to_string(ending.code);
+      if (ending.hosts.empty() && lacks_hosts) why += " (" + sweeper_.out_of_reach() + " cannot be reached)";
       const bool go_on = retries_.after({ending.in_flight, after.records > before.records, why});
       const std::string safe = std::to_string(after.records) + (after.records == 1 ? " record is" : " records are") + " safe in " + command_.run_file().string();
       if (!go_on) {
         voice_.say(why + "; " + std::to_string(number) + " launches, and the last ones got nowhere: giving up (" + safe + ")");
         return exit_code_gave_up;
       }
+      if (lacks_hosts) wait_for_hosts();
+      if (stop_signal_ != 0) return code_of_stop(stop_signal_);
       voice_.say(why + "; " + safe + "; going on with launch " + std::to_string(number + 1));
       const bool ours = command_.resumes() || !(after == before_all);  // a journal of earlier days is nothing to go on with
       words = !ours || !after.exists ? command_.first() : after.lines == 0 ? command_.again() : command_.resume(retries_.given_up());
@@ -272,7 +276,7 @@ class Supervisor {
   // A launch that wants a host that is not there hangs in its start-up or fails: better wait for the host, as long.
   void wait_for_hosts() {
     const double until = now() + start_up_seconds(command_.options());
-    if (!sweeper_.out_of_reach().empty()) voice_.say("waiting for " + sweeper_.out_of_reach() + ", " + std::to_string(static_cast<int>(until - now() + 0.5)) + " s at most");
+    voice_.say("waiting for " + sweeper_.out_of_reach() + ", " + std::to_string(static_cast<int>(until - now() + 0.5)) + " s at most");
     while (stop_signal_ == 0 && now() < until && !sweeper_.again()) {
       poll(nullptr, 0, static_cast<int>(1000 * look_again_seconds));
       hear_stops();

@@ -36,6 +36,14 @@ TEST(Casualty, may_be_a_whole_host) {
   EXPECT_FALSE(is_lost_host({2, "h2", "died"}));
 }
 
+TEST(Casualty, may_be_a_host_that_cannot_be_had) {
+  const auto found = casualty_in("ORTE was unable to reliably start one or more daemons.");
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(is_failed_start(*found));
+  EXPECT_FALSE(is_lost_host(*found));
+  EXPECT_FALSE(is_failed_start({2, "h2", "died"}));
+}
+
 TEST(Casualty, knows_a_host_with_and_without_its_domain) {
   EXPECT_TRUE(is_same_host("h2", "h2"));
   EXPECT_TRUE(is_same_host("h2.cluster.org", "h2"));

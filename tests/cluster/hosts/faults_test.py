@@ -44,15 +44,15 @@ def until(seconds, condition, pause=0.02):
 
 
 class Supervised:
-    """A job under the supervisor, which runs on the head; `folder` is one that all hosts see, as this test sees it and as they do."""
+    """A job under the supervisor, which runs on the head; `folder` holds its results, as this test sees it."""
 
     number = 0
 
-    def __init__(self, folder, words, hang_after=4, seen_by_hosts=None):
+    def __init__(self, folder, words, hang_after=4, retries=2):
         Supervised.number += 1
-        self.folder, self.log, self.heard = Path(folder), STATE / f"faults-{Supervised.number}.log", 0
+        self.folder, self.log = Path(folder), STATE / f"faults-{Supervised.number}.log"
         self.said = self.log.open("w")
-        self.process = subprocess.Popen([hosts_sh, "run", "head", faibench, "launch", "-n", "6", "--hang-after", str(hang_after), "--", *map(str, words)], stdout=self.said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen([hosts_sh, "run", "head", faibench, "launch", "-n", "6", "--hang-after", str(hang_after), "--retries", str(retries), "--", *map(str, words)], stdout=self.said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 
     def output(self):
         return self.log.read_text(errors="replace")
@@ -193,10 +193,10 @@ class Faults(OnThreeHosts):
         self.told(run, r"host h2 is lost: .* \(of rank 2, 3\)", DEATH, "killed launch daemon")
         self.whole(run, before, "killed launch daemon")
 
-    def cut(self, name, ranks):
+    def cut(self, name, ranks, hang_after=20, retries=2):
         """Cuts the link in the middle of a job, until that host is found to be out of reach."""
         self.unbroken()
-        job = self.start("--out", self.folder / "run.h5", hang_after=20)
+        job = self.start("--out", self.folder / "run.h5", hang_after=hang_after, retries=retries)
         job.until_busy(3, 1)
         before = job.records()
         self.addCleanup(run, [hosts_sh, "mend", name])
@@ -226,6 +226,17 @@ class Faults(OnThreeHosts):
         run([hosts_sh, "mend", "h1"])
         self.no_process_within(LEFT)
         self.whole(self.start("--resume", self.folder / "run.h5"), before, "resumed after a cut link")
+
+    def test_a_host_that_does_not_come_back(self):
+        job, before = self.cut("h3", "4, 5", hang_after=10, retries=0)
+        start = time.monotonic()
+        self.assertEqual(job.wait(110), 4, job.output())
+        print(f"a host that does not come back: gave up after {time.monotonic() - start:.1f} s", file=sys.stderr)
+        self.assertRegex(job.output(), r"waiting for h3, 50 s at most")
+        self.assertRegex(job.output(), r"h3 cannot be reached\); .* giving up \(\d+ records? (is|are) safe in ")
+        self.assertEqual(job.records(), before + job.records()[len(before):], "no finished verdict is lost")
+        run([hosts_sh, "mend", "h3"])
+        self.no_process_within(LEFT)
 
     def test_full_shared_memory_on_one_host(self):
         self.unbroken()
