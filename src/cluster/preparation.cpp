@@ -10,6 +10,7 @@
 #include <set>
 
 #include "cluster/item_key.h"
+#include "communicator/mpi_communicator.h"
 #include "judge/judge_process.h"
 #include "tensor/error.h"
 
@@ -81,6 +82,7 @@ std::optional<std::string> given_up(const RunOptions& options, const std::string
 
 std::string describe_this_rank(int first_rank_of_host) {
   try {
+    (void)mpi_options_from_environment();  // a bad value would show when the gangs begin, after all else was judged
     Place place = find_place();
     place.node = first_rank_of_host;
     place.slot_folder = make_slot_folder();

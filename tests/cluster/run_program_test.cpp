@@ -163,6 +163,17 @@ TEST(Run, a_read_only_folder_is_one_line) {
   EXPECT_EQ(outcome.err.find("faibench: "), outcome.err.rfind("faibench: ")) << "more than one message: " << outcome.err;
 }
 
+TEST(Run, a_bad_variable_of_the_transports_is_said_before_anything_is_judged) {
+  const Scratch scratch;
+  const std::string file = scratch.file("run.h5");
+  for (const std::string variable : {"FAIBENCH_SHARED_MEMORY=yes", "FAIBENCH_CHUNK_LIMIT=0", "FAIBENCH_NETWORK_PIECE=1e3", "FAIBENCH_RANKS_PER_NODE=-1", "FAIBENCH_PEER_READS=2"}) {
+    const Outcome outcome = run_command(under_mpirun(2, quick_with({"--gate-only", "--tasks", "grpo*", "--out", file})), {.variables = {variable}, .folder = ""});
+    EXPECT_EQ(outcome.code, 2) << variable;
+    EXPECT_NE(outcome.err.find("faibench: " + variable.substr(0, variable.find('='))), std::string::npos) << variable << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(file)) << variable;
+  }
+}
+
 TEST(Run, overwrites_nothing_without_force) {
   const Scratch scratch;
   const std::string file = scratch.write("run.h5", "precious");
