@@ -15,6 +15,7 @@ namespace faibench::scale {
 namespace {
 
 constexpr double super_linear = 1.02;
+constexpr std::int64_t samples_of_an_interval = 6;  // of fewer no two hold the median between them with 95%: one alone would look exact
 
 bool timed(const ScalingRow& row) { return row.verdict == "passed" && row.seconds > 0; }
 bool lost_turns(const ScalingRow& row) { return std::ranges::any_of(row.flags, [](const std::string& flag) { return flag.starts_with("lost_turns"); }); }
@@ -116,7 +117,7 @@ std::string table_text(const ScalingStudy& study) {
       continue;
     }
     const auto or_dash = [](double value, const char* form) { return value > 0 ? fmt::format(fmt::runtime(form), value) : std::string("-"); };
-    text += fmt::format("{:<10} {:>5} {:>10} {:<32} {:>11.2f} {:>6.1f} {:>11} {:>11.2f} {:>9} {:>9} {:>7}\n", r->cadence, ranks, size_text(r->bytes), r->variant, 1e6 * r->seconds, 50 * (r->high - r->low) / r->seconds,
+    text += fmt::format("{:<10} {:>5} {:>10} {:<32} {:>11.2f} {:>6} {:>11} {:>11.2f} {:>9} {:>9} {:>7}\n", r->cadence, ranks, size_text(r->bytes), r->variant, 1e6 * r->seconds, r->samples < samples_of_an_interval ? "-" : fmt::format("{:.1f}", 50 * (r->high - r->low) / r->seconds),
                         or_dash(1e6 * r->p99, "{:.2f}"), 1e6 * r->arrival_skew, or_dash(r->algbw / 1e9, "{:.4g}"), or_dash(r->busbw / 1e9, "{:.4g}"), or_dash(r->bound_ratio, "{:.2f}"));
   }
   for (const ScalingFit& f : study.fits)

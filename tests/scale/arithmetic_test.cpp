@@ -200,6 +200,17 @@ TEST(Merge, makes_one_study_of_parts_each_on_its_own_number_of_ranks) {
   EXPECT_EQ(whole.links.size(), 1u);
 }
 
+TEST(Table, says_nothing_of_the_width_of_an_interval_that_few_samples_cannot_give) {
+  ScalingStudy study;
+  study.rows = {row_of("mpi", 1, 64, 2e-6)};
+  study.rows[0].low = 1.9e-6;
+  study.rows[0].high = 2.1e-6;
+  study.rows[0].samples = 1;
+  EXPECT_EQ(table_text(study).find(" 5.0 "), std::string::npos);
+  study.rows[0].samples = 6;
+  EXPECT_NE(table_text(study).find(" 5.0 "), std::string::npos);
+}
+
 ScalingRow visit_of(int visit, double seconds, std::vector<double> samples) {
   ScalingRow row = row_of("mpi", 1, 64, seconds);
   row.key = visit_key("cell", visit);
