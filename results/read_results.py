@@ -22,7 +22,10 @@ FORMAT = "faibench-run/1"
 
 
 def _open(path):
-    file = h5py.File(path, "r")
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise OSError(f"{path}: {error}") from error  # h5py names no file that it can open and not read
     found = file.attrs.get("format", "none")
     if found != FORMAT:
         file.close()

@@ -118,6 +118,7 @@ TEST_F(Python, has_a_command_line) {
   std::ofstream(folder_ / "bad.h5") << "no HDF5";
   EXPECT_EQ(WEXITSTATUS(std::system((reader + (folder_ / "bad.h5").string() + out).c_str())), 2);
   EXPECT_EQ(output().rfind("read_results: ", 0), 0u) << output();
+  EXPECT_NE(output().find("bad.h5: "), std::string::npos) << output();
 }
 
 }  // namespace
