@@ -119,9 +119,10 @@ class Launch {
     for (std::size_t end; (end = heard_.find('\n')) != std::string::npos; heard_.erase(0, end + 1)) {
       if (auto casualty = casualty_in(std::string_view(heard_).substr(0, end)); casualty && !casualty_) {
         casualty_ = std::move(casualty);
+        if (stopping_since_ || ending_since_) continue;  // of our own doing
         told_of_ = now();
         see_stamps();
-        if (is_lost_host(*casualty_)) voice_.say(describe(*casualty_) + ranks_there() + ": the job is ended");
+        voice_.say(describe(*casualty_) + (is_lost_host(*casualty_) ? ranks_there() : "") + ": the job is ended");
       }
     }
     if (heard_.size() > 65536) heard_.clear();  // no launcher's line is that long
@@ -245,7 +246,7 @@ class Supervisor {
       const std::string cookie = base + "." + std::to_string(number);
       Launch launch(command_, words, cookie, voice_, signals_, stop_signal_);
       Ending ending = launch.run();
-      if (number == 1 && ending.casualty && is_failed_start(*ending.casualty)) ending.broken = false;  // rather a mistake than bad luck
+      if (number == 1 && !command_.resumes() && ending.casualty && is_failed_start(*ending.casualty)) ending.broken = false;  // rather a mistake than bad luck
       clean_up(ending, cookie);
       hear_stops();
       if (stop_signal_ != 0) return ending.code == 0 ? 0 : code_of_stop(stop_signal_);
