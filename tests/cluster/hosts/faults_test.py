@@ -52,7 +52,8 @@ class Supervised:
         Supervised.number += 1
         self.folder, self.log = Path(folder), STATE / f"faults-{Supervised.number}.log"
         self.said = self.log.open("w")
-        self.process = subprocess.Popen([hosts_sh, "run", "head", faibench, "launch", "-n", "6", "--hang-after", str(hang_after), "--retries", str(retries), "--", *map(str, words)], stdout=self.said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        launch = [faibench, "launch", "-n", "6", "--hang-after", str(hang_after), "--retries", str(retries), "--", *map(str, words)]
+        self.process = subprocess.Popen([hosts_sh, "run", "head", *launch], stdin=subprocess.DEVNULL, stdout=self.said, stderr=subprocess.STDOUT)
 
     def output(self):
         return self.log.read_text(errors="replace")
