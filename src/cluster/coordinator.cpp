@@ -74,7 +74,7 @@ Coordinator::Coordinator(CoordinatorSettings settings, std::vector<PlanItem> ite
       peaks_(layout_.places.size()), calibrations_(layout_.places.size(), 0), failures_(items_.size(), 0), judged_(items_.size(), false), next_gang_(solo_count_),
       done_(already), ranks_left_(static_cast<int>(layout_.places.size())) {}
 
-void Coordinator::send(int to, Message::Type type, int item, std::string text) { outbox_.emplace_back(to, Message{type, item, std::move(text)}); }
+void Coordinator::send(int to, RankMessage::Type type, int item, std::string text) { outbox_.emplace_back(to, RankMessage{type, item, std::move(text)}); }
 
 void Coordinator::start() {
   progress_.started(std::to_string(items_.size()) + " to judge on " + std::to_string(ranks_.size()) + (ranks_.size() == 1 ? " rank" : " ranks") +
@@ -95,7 +95,7 @@ void Coordinator::calibrate(int node) {
   job.kind = JudgeJob::Kind::calibrate;
   ++calibrations_[static_cast<std::size_t>(node)];
   rank_state(node) = {.item = calibration, .gone = false, .since = clock_()};
-  send(node, Message::Type::calibrate, -1, to_json(job));
+  send(node, RankMessage::Type::calibrate, -1, to_json(job));
 }
 
 void Coordinator::node_is_ready(int node) {
@@ -129,11 +129,11 @@ void Coordinator::hand_out() {
   if (leaving_) return;
   while (const auto next = schedule_.next()) {
     rank_state(next->rank) = {.item = next->item, .gone = false, .since = clock_()};
-    send(next->rank, Message::Type::judge, next->item, to_json(job_for(next->rank, items_[static_cast<std::size_t>(next->item)])));
+    send(next->rank, RankMessage::Type::judge, next->item, to_json(job_for(next->rank, items_[static_cast<std::size_t>(next->item)])));
   }
   if (schedule_.waiting() + schedule_.in_flight() > 0 || gang_members_left_ > 0) return;
   if (next_gang_ < items_.size()) return start_next_gang();
-  if (std::ranges::none_of(ranks_, [](const RankState& rank) { return rank.item == calibration; })) dismiss(Message::Type::end);
+  if (std::ranges::none_of(ranks_, [](const RankState& rank) { return rank.item == calibration; })) dismiss(RankMessage::Type::end);
 }
 
 void Coordinator::start_next_gang() {
@@ -159,11 +159,11 @@ void Coordinator::start_next_gang() {
   gang_members_left_ = plan.ranks;
   for (int rank : order.members) {
     rank_state(rank) = {.item = item, .gone = false, .since = clock_()};
-    send(rank, Message::Type::gang, item, to_json(order));
+    send(rank, RankMessage::Type::gang, item, to_json(order));
   }
 }
 
-void Coordinator::dismiss(Message::Type how) {
+void Coordinator::dismiss(RankMessage::Type how) {
   if (leaving_) return;
   leaving_ = true;
   for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) send(rank, how);
@@ -171,7 +171,7 @@ void Coordinator::dismiss(Message::Type how) {
 
 void Coordinator::stop(const std::string& why) {
   if (stopped_by_.empty()) stopped_by_ = why;
-  dismiss(Message::Type::stop);
+  dismiss(RankMessage::Type::stop);
 }
 
 void Coordinator::fail(const Error& error) {
@@ -179,8 +179,8 @@ void Coordinator::fail(const Error& error) {
   stop("an error");
 }
 
-void Coordinator::receive(int from, const Message& message) {
-  using Type = Message::Type;
+void Coordinator::receive(int from, const RankMessage& message) {
+  using Type = RankMessage::Type;
   switch (message.type) {
     case Type::peaks: take_peaks(from, message.text); break;
     case Type::verdict: take_verdict(from, message.item, message.text); break;

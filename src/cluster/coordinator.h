@@ -37,7 +37,7 @@ class Coordinator {
   /// Calibrates each node (its first rank does), or hands out work at once where nothing will be timed.
   void start();
   /// A message from a rank, rank 0's own among them. Throws Error(io) when a verdict cannot be written.
-  void receive(int from, const Message& message);
+  void receive(int from, const RankMessage& message);
   /// From time to time: folds the journal, shows progress. Throws like receive().
   void tick();
   /// Hands out nothing more and lets every rank kill what it runs. The first reason stands.
@@ -46,7 +46,7 @@ class Coordinator {
   void fail(const Error& error);
 
   /// What is to be sent since the last call: receiver and message.
-  std::vector<std::pair<int, Message>> take_outbox() { return std::exchange(outbox_, {}); }
+  std::vector<std::pair<int, RankMessage>> take_outbox() { return std::exchange(outbox_, {}); }
   /// Every rank said goodbye.
   [[nodiscard]] bool finished() const { return ranks_left_ == 0; }
   /// Ranks were told to leave.
@@ -68,12 +68,12 @@ class Coordinator {
   };
   static constexpr int nothing = -1, calibration = -2;
 
-  void send(int to, Message::Type type, int item = -1, std::string text = {});
+  void send(int to, RankMessage::Type type, int item = -1, std::string text = {});
   void calibrate(int node);
   void node_is_ready(int node);
   void hand_out();
   void start_next_gang();
-  void dismiss(Message::Type how);
+  void dismiss(RankMessage::Type how);
   JudgeJob job_for(int rank, const PlanItem& item) const;
   void take_peaks(int from, const std::string& text);
   void take_verdict(int from, int item, const std::string& text);
@@ -95,7 +95,7 @@ class Coordinator {
 
   Schedule schedule_;             ///< of the solo items
   std::vector<RankState> ranks_;
-  std::vector<std::pair<int, Message>> outbox_;
+  std::vector<std::pair<int, RankMessage>> outbox_;
   std::vector<MachinePeaks> peaks_;      ///< by the node's first rank
   std::vector<int> calibrations_;        ///< tries, by the node's first rank
   std::vector<int> failures_;            ///< judges that died, by item

@@ -36,7 +36,7 @@ Mailbox::~Mailbox() {
   MPI_Comm_free(&communicator_);
 }
 
-void Mailbox::send(int to, const Message& message) {
+void Mailbox::send(int to, const RankMessage& message) {
   if (to == rank_) return to_self_.push_back(message);
   Outgoing& out = outgoing_.emplace_back();
   out.bytes = encode(message);

@@ -25,10 +25,10 @@ class Mailbox {
   [[nodiscard]] int size() const { return size_; }
 
   /// Returns at once; the message leaves while later calls are made. A message to oneself is received like any other.
-  void send(int to, const Message& message);
+  void send(int to, const RankMessage& message);
   struct Letter {
     int from;
-    Message message;
+    RankMessage message;
   };
   /// The next message that is here; empty if there is none.
   std::optional<Letter> receive();
@@ -43,7 +43,7 @@ class Mailbox {
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   std::list<Outgoing> outgoing_;
-  std::deque<Message> to_self_;
+  std::deque<RankMessage> to_self_;
 };
 
 }  // namespace faibench

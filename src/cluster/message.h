@@ -5,7 +5,8 @@
 
 namespace faibench {
 
-struct Message {
+/// Not Message: that is a message of a schedule, in the same namespace.
+struct RankMessage {
   enum class Type {
     // Coordinator to rank.
     judge,      ///< item; text: JudgeJob. Judge it and answer `verdict` or `judge_failed`
@@ -26,12 +27,12 @@ struct Message {
   Type type;
   int item = -1;
   std::string text;
-  friend bool operator==(const Message&, const Message&) = default;
+  friend bool operator==(const RankMessage&, const RankMessage&) = default;
 };
 
 /// As bytes and back. decode throws Error(mpi) on anything that encode did not make.
-std::string encode(const Message& message);
-Message decode(std::string_view bytes);
-std::string_view name_of(Message::Type type);
+std::string encode(const RankMessage& message);
+RankMessage decode(std::string_view bytes);
+std::string_view name_of(RankMessage::Type type);
 
 }  // namespace faibench

@@ -46,7 +46,7 @@ void RankLoop::run() {
     stamp_turn();
     try {
       notice_signal();
-      for (const Message& message : worker_.poll()) {
+      for (const RankMessage& message : worker_.poll()) {
         mailbox_.send(0, message);
         busy = true;
       }
@@ -70,7 +70,7 @@ bool RankLoop::hear() {
   while (const auto letter = mailbox_.receive()) {
     heard = true;
     const auto type = letter->message.type;
-    const bool order = type <= Message::Type::end;
+    const bool order = type <= RankMessage::Type::end;
     if (order) {
       obey(letter->message);
     } else {
@@ -81,8 +81,8 @@ bool RankLoop::hear() {
   return heard;
 }
 
-void RankLoop::obey(const Message& order) {
-  using Type = Message::Type;
+void RankLoop::obey(const RankMessage& order) {
+  using Type = RankMessage::Type;
   if (leaving_) return;
   switch (order.type) {
     case Type::judge:
@@ -96,7 +96,7 @@ void RankLoop::obey(const Message& order) {
   }
 }
 
-void RankLoop::join_gang(const Message& order) {
+void RankLoop::join_gang(const RankMessage& order) {
   const GangOrder gang = gang_order_from_json(order.text);
   const std::string label = gang.task + "/" + gang.variant + "@" + std::to_string(gang.members.size());
   const double stage_seconds = watchdog_.deadlines().gang_stage + 2 * gang.budget_seconds;
@@ -107,18 +107,18 @@ void RankLoop::join_gang(const Message& order) {
   if (auto record = run_gang(gang, surroundings)) {
     record->rank = session_.rank();
     record->host = worker_.host();
-    mailbox_.send(0, {Message::Type::verdict, order.item, to_json(*record)});
+    mailbox_.send(0, {RankMessage::Type::verdict, order.item, to_json(*record)});
   }
   stamp_turn();
   notice_signal();  // before gang_done: the coordinator must not start the next gang of an unfinished run
-  mailbox_.send(0, {Message::Type::gang_done, order.item, {}});
+  mailbox_.send(0, {RankMessage::Type::gang_done, order.item, {}});
 }
 
 void RankLoop::notice_signal() {
   if (signal_ != 0 || StopSignals::received() == 0) return;
   signal_ = StopSignals::received();
   if (!since_) since_ = now();
-  const Message told{Message::Type::signal, signal_, stop_signal_name(signal_)};
+  const RankMessage told{RankMessage::Type::signal, signal_, stop_signal_name(signal_)};
   if (coordinator_) {
     coordinator_->receive(0, told);  // ahead of anything else that waits
   } else {
@@ -134,7 +134,7 @@ void RankLoop::give_up(const Error& error) {
   if (fatal_) return;
   fatal_ = error;
   try {
-    mailbox_.send(0, {Message::Type::fatal, static_cast<int>(error.kind), "rank " + std::to_string(session_.rank()) + " on " + worker_.host() + ": " + error.what()});
+    mailbox_.send(0, {RankMessage::Type::fatal, static_cast<int>(error.kind), "rank " + std::to_string(session_.rank()) + " on " + worker_.host() + ": " + error.what()});
   } catch (const Error&) {
     MpiSession::abandon(error.what(), 3);
   }

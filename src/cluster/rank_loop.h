@@ -24,8 +24,8 @@ class RankLoop {
 
  private:
   bool hear();
-  void obey(const Message& order);
-  void join_gang(const Message& order);
+  void obey(const RankMessage& order);
+  void join_gang(const RankMessage& order);
   void notice_signal();
   void give_up(const Error& error);
   void flush_coordinator();

@@ -46,7 +46,7 @@ void RankWorker::stop() {
   label_.clear();
 }
 
-void RankWorker::begin(const Message& order) {
+void RankWorker::begin(const RankMessage& order) {
   if (judge_) throw Error(Error::Kind::internal, "rank " + std::to_string(rank_) + " was given item " + std::to_string(order.item) + " while it judges item " + std::to_string(item_));
   job_ = job_from_json(order.text);
   item_ = order.item;
@@ -63,10 +63,10 @@ void RankWorker::begin(const Message& order) {
   }
 }
 
-std::vector<Message> RankWorker::poll() {
-  if (!start_failure_.empty()) return {{Message::Type::judge_failed, item_, std::exchange(start_failure_, {})}};
+std::vector<RankMessage> RankWorker::poll() {
+  if (!start_failure_.empty()) return {{RankMessage::Type::judge_failed, item_, std::exchange(start_failure_, {})}};
   if (!judge_) return {};
-  std::vector<Message> messages;
+  std::vector<RankMessage> messages;
   auto outcome = judge_->poll();
   if (std::string stage = judge_->stage(); stage != last_stage_) {
     last_stage_ = std::move(stage);
@@ -79,7 +79,7 @@ std::vector<Message> RankWorker::poll() {
     if (std::string stage = judge_->stage(); stage != shown_stage_ && now() - stage_told_ > 0.5) {
       shown_stage_ = stage;
       stage_told_ = now();
-      messages.push_back({Message::Type::stage, item_, std::move(stage)});
+      messages.push_back({RankMessage::Type::stage, item_, std::move(stage)});
     }
     return messages;
   }
@@ -87,11 +87,11 @@ std::vector<Message> RankWorker::poll() {
   if (outcome->record) {
     outcome->record->host = host_;
     outcome->record->rank = rank_;
-    messages.push_back({Message::Type::verdict, item_, to_json(*outcome->record)});
+    messages.push_back({RankMessage::Type::verdict, item_, to_json(*outcome->record)});
   } else if (outcome->peaks) {
-    messages.push_back({Message::Type::peaks, item_, to_json(*outcome->peaks)});
+    messages.push_back({RankMessage::Type::peaks, item_, to_json(*outcome->peaks)});
   } else {
-    messages.push_back({Message::Type::judge_failed, item_, outcome->failure});
+    messages.push_back({RankMessage::Type::judge_failed, item_, outcome->failure});
   }
   return messages;
 }

@@ -33,9 +33,9 @@ class RankWorker {
   RankWorker(std::string host, int rank, StartJudge start);
 
   /// Begins the order of a `judge` or `calibrate` message. Throws Error(internal) while another one runs.
-  void begin(const Message& order);
+  void begin(const RankMessage& order);
   /// What there is to tell the coordinator now; never waits.
-  std::vector<Message> poll();
+  std::vector<RankMessage> poll();
   [[nodiscard]] bool busy() const { return judge_ != nullptr; }
   [[nodiscard]] const std::string& host() const { return host_; }
   /// "task/variant" of what is judged, empty for a calibration and while nothing runs; and what its judge is doing.

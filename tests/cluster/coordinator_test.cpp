@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
-using Type = Message::Type;
+using Type = RankMessage::Type;
 
 Place place(int rank, int node, std::vector<int> cores) {
   Place p;
@@ -73,7 +73,7 @@ class CoordinatorTest : public testing::Test {
   }
   std::vector<Place> two_hosts() { return {place(0, 0, {0}), place(1, 0, {1}), place(2, 2, {0})}; }
 
-  static Message verdict(const Message& order, Verdict verdict = Verdict::passed) {
+  static RankMessage verdict(const RankMessage& order, Verdict verdict = Verdict::passed) {
     const JudgeJob job = job_from_json(order.text);
     Record record;
     record.task = job.task;
@@ -157,7 +157,7 @@ TEST_F(CoordinatorTest, does_not_calibrate_where_nothing_is_timed) {
 TEST_F(CoordinatorTest, tries_a_judge_that_died_once_more_and_then_calls_the_item_lost) {
   settings.gate_only = true;
   make({item("a", 1)}, {place(0, 0, {0})});
-  const Message order = coordinator->take_outbox().at(0).second;
+  const RankMessage order = coordinator->take_outbox().at(0).second;
   coordinator->receive(0, {Type::judge_failed, order.item, "judge killed by SIGKILL"});
   EXPECT_THAT(progress.notices, ElementsAre(HasSubstr("once more")));
   ASSERT_EQ(coordinator->take_outbox().at(0).second.type, Type::judge);
@@ -183,7 +183,7 @@ TEST_F(CoordinatorTest, goes_on_after_one_failed_calibration_and_stops_after_two
 TEST_F(CoordinatorTest, writes_no_verdict_twice) {
   settings.gate_only = true;
   make({item("a", 1), item("b", 1)}, {place(0, 0, {0})});
-  const Message order = coordinator->take_outbox().at(0).second;
+  const RankMessage order = coordinator->take_outbox().at(0).second;
   coordinator->receive(0, verdict(order));
   coordinator->receive(0, verdict(order));  // not in hand any more
   EXPECT_THAT(keys(), ElementsAre("key-a"));
@@ -208,7 +208,7 @@ TEST_F(CoordinatorTest, stops_all_ranks_on_a_signal_of_one) {
 TEST_F(CoordinatorTest, keeps_a_verdict_that_arrives_after_the_stop) {
   settings.gate_only = true;
   make({item("a", 1)}, {place(0, 0, {0})});
-  const Message order = coordinator->take_outbox().at(0).second;
+  const RankMessage order = coordinator->take_outbox().at(0).second;
   coordinator->receive(0, {Type::signal, 2, "SIGINT"});
   coordinator->receive(0, verdict(order));
   EXPECT_THAT(keys(), ElementsAre("key-a"));

@@ -9,12 +9,12 @@ namespace faibench {
 namespace {
 
 TEST(Message, comes_back_as_it_was) {
-  using Type = Message::Type;
+  using Type = RankMessage::Type;
   for (int type = 0; type <= static_cast<int>(Type::bye); ++type) {
-    const Message message{static_cast<Type>(type), type - 1, "line one\nline two, with spaces and a \0 in it"};
+    const RankMessage message{static_cast<Type>(type), type - 1, "line one\nline two, with spaces and a \0 in it"};
     EXPECT_EQ(decode(encode(message)), message) << name_of(message.type);
   }
-  EXPECT_EQ(decode(encode({Type::stop, -1, {}})), (Message{Type::stop, -1, {}}));
+  EXPECT_EQ(decode(encode({Type::stop, -1, {}})), (RankMessage{Type::stop, -1, {}}));
 }
 
 TEST(Message, refuses_what_no_rank_of_this_program_says) {

@@ -9,12 +9,12 @@ namespace faibench {
 namespace {
 
 using testing_support::FakeJudge;
-using Type = Message::Type;
+using Type = RankMessage::Type;
 
 RankWorker worker_with(JudgeProcess::Outcome outcome) {
   return {"host", 3, [outcome](const JudgeJob&) -> std::unique_ptr<Judge> { return std::make_unique<FakeJudge>(std::deque{outcome}); }};
 }
-Message order(int item) { return {Type::judge, item, to_json(JudgeJob{})}; }
+RankMessage order(int item) { return {Type::judge, item, to_json(JudgeJob{})}; }
 
 TEST(RankWorker, sends_the_record_with_its_host_and_rank) {
   Record record;
@@ -46,12 +46,12 @@ TEST(RankWorker, sends_peaks_of_a_calibration) {
 TEST(RankWorker, tells_when_the_judge_died_or_cannot_start) {
   RankWorker worker = worker_with({{}, {}, "judge killed by SIGKILL"});
   worker.begin(order(1));
-  EXPECT_EQ(worker.poll().at(0), (Message{Type::judge_failed, 1, "judge killed by SIGKILL"}));
+  EXPECT_EQ(worker.poll().at(0), (RankMessage{Type::judge_failed, 1, "judge killed by SIGKILL"}));
 
   RankWorker unable("host", 0, [](const JudgeJob&) -> std::unique_ptr<Judge> { throw Error(Error::Kind::io, "no more processes"); });
   unable.begin(order(2));
   EXPECT_FALSE(unable.busy());
-  EXPECT_EQ(unable.poll().at(0), (Message{Type::judge_failed, 2, "no more processes"}));
+  EXPECT_EQ(unable.poll().at(0), (RankMessage{Type::judge_failed, 2, "no more processes"}));
   EXPECT_TRUE(unable.poll().empty());
 }
 
@@ -83,7 +83,7 @@ TEST(RankWorker, says_what_it_judges_while_it_does) {
 TEST(RankWorker, tells_what_its_judge_is_doing_once) {
   RankWorker worker("host", 0, [](const JudgeJob&) -> std::unique_ptr<Judge> { return std::make_unique<FakeJudge>(std::deque<JudgeProcess::Outcome>{}, "block 7"); });
   worker.begin(order(1));
-  EXPECT_EQ(worker.poll().at(0), (Message{Type::stage, 1, "block 7"}));
+  EXPECT_EQ(worker.poll().at(0), (RankMessage{Type::stage, 1, "block 7"}));
   EXPECT_TRUE(worker.poll().empty());
   worker.stop();
   EXPECT_FALSE(worker.busy());

@@ -81,6 +81,12 @@ TEST_P(Scale, times_every_cell_of_one_launch) {
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, Scale, testing::Values(1, 2, 3, 4));
 
+TEST(ChunkLimit, of_one_element_ends) {
+  const Scratch scratch;
+  const Outcome outcome = launch(2, {"--sizes", "256", "--ranks", "2", "--variants", "mpi", "--chunk-limit", "1", "--budget", "0.02", "--visits", "1", "--quiet", "--out", scratch.file("s.h5")});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
 TEST(Resuming, times_what_is_missing_and_keeps_the_rest) {
   const Scratch scratch;
   const std::vector<std::string> study = {"--sizes", "1K,4K", "--variants", "mpi,mpi_baseline", "--budget", "0.02", "--visits", "1", "--json", "--quiet"};
@@ -125,7 +131,8 @@ TEST(Resuming, takes_the_journals_name_counts_a_key_once_and_says_what_was_wrong
   scratch.write("s.jsonl", journal + last);
   const Outcome twice = launch(1, words);
   ASSERT_EQ(twice.code, 0) << twice.err;
-  for (const json& row : json::parse(twice.out)["rows"]) EXPECT_EQ(row["visits"], 1);
+  const json once = json::parse(twice.out);  // outlives its rows
+  for (const json& row : once["rows"]) EXPECT_EQ(row["visits"], 1);
 
   const auto with_verdict = [&](const std::string& verdict) {
     const std::string field = "\"verdict\":\"";
