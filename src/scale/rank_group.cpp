@@ -35,8 +35,9 @@ double one_way(Communicator& communicator, int peer, std::int64_t bytes, int mes
 }
 
 // alpha, beta and the handling of one more message between rank 0 and the first rank at each level, by ping-pong: of the fastest, as a bound wants.
-CostModel measure_links(Communicator& communicator) {
-  constexpr std::int64_t few = 8, many = 1 << 20;
+CostModel measure_links(Communicator& communicator, const MpiOptions& options) {
+  constexpr std::int64_t few = 8, most_pieces = 64;  // of a message: a million pieces of one byte would take for ever
+  const std::int64_t many = std::min<std::int64_t>(1 << 20, most_pieces * std::min<std::int64_t>({1 << 20, options.chunk_limit, options.network_piece_bytes}));
   constexpr int burst = 16;
   CostModel model;
   const NodeMap& nodes = communicator.nodes();
@@ -56,9 +57,10 @@ CostModel measure_links(Communicator& communicator) {
 RankGroup::RankGroup(int n, int rank, int cores) {
   MPI_Comm_split(MPI_COMM_WORLD, rank < n ? 0 : MPI_UNDEFINED, rank, &raw_);
   if (raw_ == MPI_COMM_NULL) return;
-  communicator = mpi_communicator(raw_, mpi_options_from_environment());
+  const MpiOptions options = mpi_options_from_environment();
+  communicator = mpi_communicator(raw_, options);
   clock = synchronise(*communicator, 1.0);
-  links = measure_links(*communicator);
+  links = measure_links(*communicator, options);
   double own_error = clock.error;
   communicator->all_reduce(&own_error, &clock_error, 1, Dtype::f64, Reduce::max);
   const NodeMap& nodes = communicator->nodes();
