@@ -93,7 +93,7 @@ class Coordinator {
   Progress& progress_;
   std::function<double()> clock_;
 
-  Schedule schedule_;             ///< of the solo items
+  WorkSchedule schedule_;         ///< of the solo items
   std::vector<RankState> ranks_;
   std::vector<std::pair<int, RankMessage>> outbox_;
   std::vector<MachinePeaks> peaks_;      ///< by the node's first rank

@@ -26,7 +26,7 @@ std::vector<const PlanItem*> in_order(const Preparation& preparation) {
     if (!item.gang) work.push_back(item.work);
   }
   std::vector<const PlanItem*> ordered;
-  for (int index : Schedule(std::move(work), preparation.layout.seats).order()) ordered.push_back(solo[static_cast<std::size_t>(index)]);
+  for (int index : WorkSchedule(std::move(work), preparation.layout.seats).order()) ordered.push_back(solo[static_cast<std::size_t>(index)]);
   ordered.insert(ordered.end(), gangs.begin(), gangs.end());
   return ordered;
 }

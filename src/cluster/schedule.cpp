@@ -7,7 +7,7 @@
 
 namespace faibench {
 
-Schedule::Schedule(std::vector<WorkItem> items, std::vector<RankSeat> seats)
+WorkSchedule::WorkSchedule(std::vector<WorkItem> items, std::vector<RankSeat> seats)
     : items_(std::move(items)), seats_(std::move(seats)), holder_(items_.size(), -1) {
   int slots = 0;
   bool some_rank_has_gpu = false;
@@ -32,23 +32,23 @@ Schedule::Schedule(std::vector<WorkItem> items, std::vector<RankSeat> seats)
   }
 }
 
-Schedule::Queue& Schedule::queue_of(int index) {
+WorkSchedule::Queue& WorkSchedule::queue_of(int index) {
   if (item(index).needs_gpu) return gpu_;
   return item(index).slot_seconds > 0 ? any_ : slotless_;
 }
 
-bool Schedule::can_take(int rank, int index) const { return !item(index).needs_gpu || seats_[static_cast<std::size_t>(rank)].has_gpu; }
+bool WorkSchedule::can_take(int rank, int index) const { return !item(index).needs_gpu || seats_[static_cast<std::size_t>(rank)].has_gpu; }
 
-void Schedule::rank_is_free(int rank) { free_ranks_.insert(rank); }
+void WorkSchedule::rank_is_free(int rank) { free_ranks_.insert(rank); }
 
 // Work that waits for the rank's slots: of its busiest one, as it must have them all.
-double Schedule::backlog(int rank) const {
+double WorkSchedule::backlog(int rank) const {
   double most = 0;
   for (int slot : seats_[static_cast<std::size_t>(rank)].slots) most = std::max(most, slot_backlog_[static_cast<std::size_t>(slot)]);
   return most;
 }
 
-std::optional<int> Schedule::pick(int rank, double backlog) const {
+std::optional<int> WorkSchedule::pick(int rank, double backlog) const {
   const RankSeat& seat = seats_[static_cast<std::size_t>(rank)];
   const bool slot_is_busy = backlog > 0;
   const bool may_wait_for_slot = !(slot_is_busy && seat.whole_task_in_slot);
@@ -70,7 +70,7 @@ std::optional<int> Schedule::pick(int rank, double backlog) const {
   return longest ? std::optional(longest->begin()->second) : std::nullopt;
 }
 
-std::optional<Schedule::Assignment> Schedule::next() {
+std::optional<WorkSchedule::Assignment> WorkSchedule::next() {
   if (waiting() == 0) return std::nullopt;
   std::optional<Assignment> best;
   double best_backlog = 0;
@@ -102,7 +102,7 @@ std::optional<Schedule::Assignment> Schedule::next() {
   return best;
 }
 
-void Schedule::finished(int index) {
+void WorkSchedule::finished(int index) {
   int& rank = holder_[static_cast<std::size_t>(index)];
   if (rank < 0) throw Error(Error::Kind::internal, "schedule: item " + std::to_string(index) + " finished without having been handed out");
   if (item(index).slot_seconds > 0) {
@@ -116,12 +116,12 @@ void Schedule::finished(int index) {
   --in_flight_;
 }
 
-void Schedule::put_back(int index) {
+void WorkSchedule::put_back(int index) {
   finished(index);
   queue_of(index).emplace(-item(index).expected_seconds, index);
 }
 
-std::vector<int> Schedule::order() const {
+std::vector<int> WorkSchedule::order() const {
   std::vector<std::pair<double, int>> all;
   for (const Queue* queue : {&gpu_, &any_, &slotless_}) all.insert(all.end(), queue->begin(), queue->end());
   std::sort(all.begin(), all.end());

@@ -26,10 +26,11 @@ struct RankSeat {
 /// Longest expected first, given to whoever is free. A free rank whose slots are idle goes before one whose slots have work to do,
 /// and a rank whose slots are busy is rather given work that needs no slot. Where slots are scarcer than ranks, each is kept fed.
 /// Items that need a GPU wait for a rank that has one, which takes them before others.
-class Schedule {
+/// Not Schedule: that is what ranks send to each other, in the same namespace.
+class WorkSchedule {
  public:
   /// Every rank starts as not free. Throws Error(internal) for an item that no rank can take.
-  Schedule(std::vector<WorkItem> items, std::vector<RankSeat> seats);
+  WorkSchedule(std::vector<WorkItem> items, std::vector<RankSeat> seats);
 
   struct Assignment {
     int item;

@@ -10,7 +10,7 @@ namespace {
 WorkItem cpu(double seconds) { return {.expected_seconds = seconds, .slot_seconds = seconds / 2}; }
 
 TEST(Schedule, hands_out_the_longest_first) {
-  Schedule schedule({cpu(1), cpu(3), cpu(2)}, {RankSeat{.slots = {0}}});
+  WorkSchedule schedule({cpu(1), cpu(3), cpu(2)}, {RankSeat{.slots = {0}}});
   std::vector<int> order;
   for (int i = 0; i < 3; ++i) {
     schedule.rank_is_free(0);
@@ -25,13 +25,13 @@ TEST(Schedule, hands_out_the_longest_first) {
 }
 
 TEST(Schedule, gives_nothing_to_ranks_that_are_not_free) {
-  Schedule schedule({cpu(1)}, {RankSeat{.slots = {0}}});
+  WorkSchedule schedule({cpu(1)}, {RankSeat{.slots = {0}}});
   EXPECT_FALSE(schedule.next());
 }
 
 TEST(Schedule, spreads_the_first_items_over_idle_slots) {
   // Two nodes of two ranks: the second item goes to the other node, not to the neighbour who waits for the same slot.
-  Schedule schedule({cpu(4), cpu(3), cpu(2), cpu(1)}, {{.slots = {0}}, {.slots = {0}}, {.slots = {1}}, {.slots = {1}}});
+  WorkSchedule schedule({cpu(4), cpu(3), cpu(2), cpu(1)}, {{.slots = {0}}, {.slots = {0}}, {.slots = {1}}, {.slots = {1}}});
   for (int rank = 0; rank < 4; ++rank) schedule.rank_is_free(rank);
   const auto first = schedule.next(), second = schedule.next();
   ASSERT_TRUE(first && second);
@@ -40,7 +40,7 @@ TEST(Schedule, spreads_the_first_items_over_idle_slots) {
 }
 
 TEST(Schedule, keeps_gpu_items_for_ranks_with_a_gpu) {
-  Schedule schedule({cpu(9), {.expected_seconds = 1, .slot_seconds = 1, .needs_gpu = true}}, {{.slots = {0}}, {.slots = {1}, .has_gpu = true}});
+  WorkSchedule schedule({cpu(9), {.expected_seconds = 1, .slot_seconds = 1, .needs_gpu = true}}, {{.slots = {0}}, {.slots = {1}, .has_gpu = true}});
   schedule.rank_is_free(0);
   schedule.rank_is_free(1);
   std::vector<int> rank_of(2, -1);
@@ -49,7 +49,7 @@ TEST(Schedule, keeps_gpu_items_for_ranks_with_a_gpu) {
 }
 
 TEST(Schedule, lets_a_gpu_item_wait_for_the_rank_that_can_take_it) {
-  Schedule schedule({{.expected_seconds = 1, .slot_seconds = 1, .needs_gpu = true}}, {{.slots = {0}}, {.slots = {1}, .has_gpu = true}});
+  WorkSchedule schedule({{.expected_seconds = 1, .slot_seconds = 1, .needs_gpu = true}}, {{.slots = {0}}, {.slots = {1}, .has_gpu = true}});
   schedule.rank_is_free(0);
   EXPECT_FALSE(schedule.next());
   EXPECT_FALSE(schedule.can_take(0, 0));
@@ -58,12 +58,12 @@ TEST(Schedule, lets_a_gpu_item_wait_for_the_rank_that_can_take_it) {
 }
 
 TEST(Schedule, refuses_items_that_no_rank_can_take) {
-  EXPECT_THROW(Schedule({{.expected_seconds = 1, .needs_gpu = true}}, {RankSeat{.slots = {0}}}), Error);
+  EXPECT_THROW(WorkSchedule({{.expected_seconds = 1, .needs_gpu = true}}, {RankSeat{.slots = {0}}}), Error);
 }
 
 TEST(Schedule, does_one_thing_at_a_time_where_ranks_share_cores) {
   const RankSeat shared{.slots = {0}, .has_gpu = false, .whole_task_in_slot = true};
-  Schedule schedule({cpu(2), cpu(1)}, {shared, shared});
+  WorkSchedule schedule({cpu(2), cpu(1)}, {shared, shared});
   schedule.rank_is_free(0);
   schedule.rank_is_free(1);
   const auto first = schedule.next();
@@ -74,7 +74,7 @@ TEST(Schedule, does_one_thing_at_a_time_where_ranks_share_cores) {
 }
 
 TEST(Schedule, prefers_work_without_a_slot_where_the_slot_is_busy) {
-  Schedule schedule({cpu(5), cpu(4), {.expected_seconds = 1, .slot_seconds = 0}}, {{.slots = {0}}, {.slots = {0}}});
+  WorkSchedule schedule({cpu(5), cpu(4), {.expected_seconds = 1, .slot_seconds = 0}}, {{.slots = {0}}, {.slots = {0}}});
   schedule.rank_is_free(0);
   ASSERT_EQ(schedule.next()->item, 0);
   schedule.rank_is_free(1);
@@ -82,7 +82,7 @@ TEST(Schedule, prefers_work_without_a_slot_where_the_slot_is_busy) {
 }
 
 TEST(Schedule, hands_an_item_that_was_put_back_out_again) {
-  Schedule schedule({cpu(1)}, {RankSeat{.slots = {0}}});
+  WorkSchedule schedule({cpu(1)}, {RankSeat{.slots = {0}}});
   schedule.rank_is_free(0);
   schedule.put_back(schedule.next()->item);
   EXPECT_EQ(schedule.waiting(), 1);
@@ -91,7 +91,7 @@ TEST(Schedule, hands_an_item_that_was_put_back_out_again) {
 }
 
 TEST(Schedule, refuses_to_finish_what_was_not_handed_out) {
-  Schedule schedule({cpu(1)}, {RankSeat{.slots = {0}}});
+  WorkSchedule schedule({cpu(1)}, {RankSeat{.slots = {0}}});
   EXPECT_THROW(schedule.finished(0), Error);
 }
 
@@ -99,7 +99,7 @@ TEST(Schedule, starts_scarce_slots_with_short_items) {
   // Four ranks on one slot, half of each item timed: the slot is the bottleneck, so the first item must reach it soon.
   std::vector<WorkItem> items;
   for (int i = 1; i <= 20; ++i) items.push_back(cpu(i));
-  Schedule schedule(items, std::vector<RankSeat>(4, RankSeat{.slots = {0}}));
+  WorkSchedule schedule(items, std::vector<RankSeat>(4, RankSeat{.slots = {0}}));
   schedule.rank_is_free(2);
   EXPECT_EQ(schedule.next()->item, 0);
 }
