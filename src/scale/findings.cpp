@@ -15,7 +15,6 @@ namespace faibench::scale {
 namespace {
 
 constexpr double super_linear = 1.02;
-constexpr std::int64_t samples_of_an_interval = 6;  // of fewer no two hold the median between them with 95%: one alone would look exact
 
 bool timed(const ScalingRow& row) { return row.verdict == "passed" && row.seconds > 0; }
 bool lost_turns(const ScalingRow& row) { return std::ranges::any_of(row.flags, [](const std::string& flag) { return flag.starts_with("lost_turns"); }); }

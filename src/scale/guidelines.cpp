@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "scale/sizes.h"
+#include "scale/statistics.h"
 #include "scale/study.h"
 
 namespace faibench::scale {
@@ -33,9 +34,9 @@ const Composition* composition(const std::string& variant) {
   return found == compositions.end() ? nullptr : &*found;
 }
 
-/// Timed, and not by the turns of a scheduler.
+/// Timed, often enough, and not by the turns of a scheduler.
 bool comparable(const ScalingRow& row) {
-  return row.verdict == "passed" && row.seconds > 0 && !row.oversubscribed && std::ranges::none_of(row.flags, [](const std::string& flag) { return flag.starts_with("lost_turns"); });
+  return row.verdict == "passed" && row.seconds > 0 && row.samples >= samples_of_an_interval && !row.oversubscribed && std::ranges::none_of(row.flags, [](const std::string& flag) { return flag.starts_with("lost_turns"); });
 }
 
 /// Beyond the tolerance and beyond what both medians are sure of; `times` of the other one are allowed.

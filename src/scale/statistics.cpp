@@ -98,7 +98,7 @@ Summary summarize(std::span<const double> seconds, std::span<const double> clock
   if (n >= 100) summary.p99 = quantile(sorted, 0.99);
   summary.low = sorted.front();
   summary.high = sorted.back();
-  if (n >= 6) {
+  if (n >= static_cast<std::size_t>(samples_of_an_interval)) {
     const double half = static_cast<double>(n) / 2, step = 0.98 * std::sqrt(static_cast<double>(n));
     summary.low = sorted[static_cast<std::size_t>(std::max(0.0, std::floor(half - step)))];
     summary.high = sorted[std::min(n - 1, static_cast<std::size_t>(std::ceil(half + step)))];

@@ -1,11 +1,15 @@
 // What is said of a series of times of the slowest rank, and when there are enough of them. Pure functions of numbers.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace faibench::scale {
+
+/// Of fewer no two hold the median between them with 95%: there is no interval, and one sample alone would look exact.
+inline constexpr std::int64_t samples_of_an_interval = 6;
 
 struct Summary {
   std::int64_t count = 0;

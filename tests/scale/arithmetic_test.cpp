@@ -112,6 +112,7 @@ ScalingRow row_of(const std::string& variant, int ranks, std::int64_t bytes, dou
   row.verdict = "passed";
   row.ranks = ranks;
   row.bytes = bytes;
+  row.samples = 30;
   row.seconds = seconds;
   row.low = seconds * (1 - spread);
   row.high = seconds * (1 + spread);
@@ -142,6 +143,11 @@ TEST(Findings, elements_of_another_width_and_oversubscribed_ranks_are_not_compar
   ours.element = "f32";
   EXPECT_THAT(rules({ours, library}), testing::ElementsAre("all-reduce <= reduce+broadcast"));
   ours.oversubscribed = true;
+  EXPECT_THAT(rules({ours, library}), testing::IsEmpty());
+}
+TEST(Findings, of_too_few_samples_are_none) {
+  auto ours = row_of("mpi", 2, 64, 2e-4), library = row_of("mpi_baseline", 2, 64, 1e-4);
+  library.samples = 2;
   EXPECT_THAT(rules({ours, library}), testing::IsEmpty());
 }
 TEST(Findings, of_short_calls_need_a_wider_margin) {
