@@ -17,7 +17,7 @@ namespace {
 
 using faibench::Random;
 using faibench::RankSeat;
-using faibench::Schedule;
+using faibench::WorkSchedule;
 using faibench::WorkItem;
 
 constexpr int tasks = 10'000, nodes = 128, ranks_per_node = 8, ranks = nodes * ranks_per_node;
@@ -80,7 +80,7 @@ class Simulation {
   double share() const { return scenario_.whole_task_in_slot ? 1 : scenario_.slot_share; }
 
   void hand_out(double now) {
-    std::vector<Schedule::Assignment> given;
+    std::vector<WorkSchedule::Assignment> given;
     timed([&] { while (const auto a = schedule_.next()) given.push_back(*a); });
     for (const auto& a : given) events_.push({now + true_[static_cast<std::size_t>(a.item)] * (1 - share()), a.item, a.rank, false});
   }
@@ -110,7 +110,7 @@ class Simulation {
 
   const Scenario& scenario_;
   const std::vector<double>& true_;
-  Schedule schedule_;
+  WorkSchedule schedule_;
   const std::vector<RankSeat>& seats_;
   std::vector<bool> slot_busy_;
   std::vector<std::deque<Event>> slot_queue_;
