@@ -108,8 +108,8 @@ void sum_in_place(Communicator& communicator, const T* x, std::int64_t L, const 
     streams.push_back(reinterpret_cast<const T*>(communicator.peer_address(p, x)) + first);
     outs.push_back(reinterpret_cast<T*>(const_cast<std::byte*>(communicator.peer_address(p, out))) + first);
   }
-  // Past the caches where the vectors do not fit them anyway.
-  const auto store = 2 * ranks * L * static_cast<std::int64_t>(sizeof(T)) >= streamed_bytes ? Store::streamed : Store::cached;
+  // Past the caches where the vectors do not fit them anyway. All of them together count; at 4 MiB (2 ranks, 1 MiB each) staying in the caches is 1.8 times as fast, at 16 MiB 0.7.
+  const auto store = 2 * ranks * L * static_cast<std::int64_t>(sizeof(T)) > 2 * streamed_bytes ? Store::streamed : Store::cached;
   if (n > 0) ordered_sum<T>(streams, bias, first, n, outs, store);
   communicator.node_barrier();  // all pieces are finished, and nobody reads this rank's partial any more
 }
