@@ -6,12 +6,15 @@
 #include "collectives/all2all_tensor_redistribute/all2all_tensor_redistribute.h"
 #include "collectives/all2all_tensor_redistribute/box_plan.h"
 #include "collectives/all2all_tensor_redistribute/ranks.h"
+#include "collectives/gather_outputs.h"
 #include "collectives/pmpi_counter.h"
 #include "communicator/mpi_communicator.h"
 #include "schedule/traffic.h"
 
 namespace faibench {
 namespace {
+
+using testing_support::gather_outputs;
 
 using all2all_tensor_redistribute::described_input;
 using all2all_tensor_redistribute::Layout;
@@ -75,28 +78,11 @@ Result run(Communicator& communicator, const std::string& name, const TensorMap&
   return result;
 }
 
-/// Every rank sees the outputs of all.
-std::vector<TensorMap> gathered(Communicator& communicator, const TensorMap& own) {
-  const Tensor& out = own.at("dst_data");
-  const std::vector<std::int64_t> ones(static_cast<std::size_t>(communicator.size()), 1);
-  std::vector<std::int64_t> counts(ones.size());
-  const std::int64_t count = out.size();
-  communicator.all_gather(&count, counts.data(), ones, Dtype::i64);
-  std::int64_t sum = 0;
-  for (const std::int64_t n : counts) sum += n;
-  Tensor all(out.dtype(), {sum});
-  communicator.all_gather(out.data(), all.data(), counts, out.dtype());
-  std::vector<TensorMap> outputs(counts.size());
-  std::int64_t at = 0;
-  for (std::size_t r = 0; r < counts.size(); at += counts[r++] * size_of(out.dtype())) outputs[r].add("dst_data", Tensor::copy_of(TensorRef{out.dtype(), {counts[r]}, all.data() + at}));
-  return outputs;
-}
-
 void expect_right(Communicator& communicator, const std::string& name, const TensorMap& whole) {
   const Result result = run(communicator, name, form().shard(whole, communicator.rank(), communicator.size()));
   EXPECT_FALSE(result.rejected) << result.rejected->message;
   if (result.rejected) return;  // all ranks, or the test hangs and its limit tells
-  const GateResult bad = form().gate(refs(whole), gathered(communicator, result.outputs));
+  const GateResult bad = form().gate(refs(whole), gather_outputs(communicator, result.outputs));
   EXPECT_FALSE(bad) << to_string(*bad);
 }
 

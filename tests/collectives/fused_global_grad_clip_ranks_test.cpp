@@ -5,12 +5,15 @@
 #include <cmath>
 #include <cstring>
 
+#include "collectives/gather_outputs.h"
 #include "communicator/mpi_communicator.h"
 #include "kernels/training/fused_global_grad_clip/ranks.h"
 #include "schedule/traffic.h"
 
 namespace faibench {
 namespace {
+
+using testing_support::gather_outputs;
 
 const MultiRank& form() { return *find_task("fused_global_grad_clip")->multi_rank; }
 
@@ -33,32 +36,9 @@ Result run(Communicator& communicator, const TensorMap& shard, const MultiRank::
   return result;
 }
 
-/// What every rank gave for one output, by rank.
-std::vector<TensorMap> outputs_of_all(Communicator& communicator, const TensorMap& own) {
-  std::vector<TensorMap> all(static_cast<std::size_t>(communicator.size()));
-  for (const auto& [name, tensor] : own) {
-    std::vector<std::int64_t> lengths(all.size()), ones(all.size(), 1);
-    const std::int64_t length = tensor.bytes();
-    communicator.all_gather(&length, lengths.data(), ones, Dtype::i64);
-    std::int64_t sum = 0;
-    for (const std::int64_t bytes : lengths) sum += bytes;
-    std::vector<std::byte> bytes(static_cast<std::size_t>(sum));
-    communicator.all_gather(tensor.data(), bytes.data(), lengths, Dtype::u8);
-    const std::byte* from = bytes.data();
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      Shape shape = tensor.shape();
-      if (!shape.empty()) shape[0] = lengths[rank] / size_of(tensor.dtype());
-      Tensor& copy = all[rank].add(name, Tensor(tensor.dtype(), shape));
-      if (lengths[rank] > 0) std::memcpy(copy.data(), from, static_cast<std::size_t>(lengths[rank]));
-      from += lengths[rank];
-    }
-  }
-  return all;
-}
-
 void expect_right(Communicator& communicator, const TensorMap& whole, const Result& result) {
   EXPECT_FALSE(result.rejected) << result.rejected->message;
-  const GateResult bad = form().gate(refs(whole), outputs_of_all(communicator, result.outputs));
+  const GateResult bad = form().gate(refs(whole), gather_outputs(communicator, result.outputs));
   EXPECT_FALSE(bad) << to_string(*bad);
 }
 
@@ -181,7 +161,7 @@ TEST(GradClipRanks, the_gate_finds_a_drifted_norm_a_drifted_replica_and_a_wrong_
   const TensorMap whole = fused_global_grad_clip::rank_cases()[6].inputs(random, world.size());
   const Result result = run(world, form().shard(whole, world.rank(), world.size()), form().variants[1]);
   const auto gate_after = [&](int rank, const char* name, std::int64_t element, bool slightly) {
-    std::vector<TensorMap> outputs = outputs_of_all(world, result.outputs);
+    std::vector<TensorMap> outputs = gather_outputs(world, result.outputs);
     float& value = outputs[static_cast<std::size_t>(rank)].at(name).flat<float>()[static_cast<std::size_t>(element)];
     value = slightly ? std::nextafter(value, 1e9f) : value + 1;
     return form().gate(refs(whole), outputs).has_value();

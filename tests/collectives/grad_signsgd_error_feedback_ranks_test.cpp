@@ -2,13 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <numeric>
 
+#include "collectives/gather_outputs.h"
 #include "collectives/grad_signsgd_error_feedback/ranks.h"
 #include "communicator/mpi_communicator.h"
 
 namespace faibench {
 namespace {
+
+using testing_support::gather_outputs;
 
 const MultiRank& form() { return *find_task("grad_signsgd_error_feedback")->multi_rank; }
 
@@ -36,29 +38,9 @@ Result run(Communicator& communicator, const TensorMap& shard, Variant&& variant
   return result;
 }
 
-/// Outputs of all ranks, by rank. A payload's length may differ from rank to rank.
-std::vector<TensorMap> gathered(Communicator& communicator, const TensorMap& outputs) {
-  std::vector<TensorMap> all(static_cast<std::size_t>(communicator.size()));
-  const std::vector<std::int64_t> one(all.size(), 1);
-  for (auto& [name, tensor] : outputs) {
-    const std::int64_t own = tensor.bytes();
-    std::vector<std::int64_t> counts(all.size());
-    communicator.all_gather(&own, counts.data(), one, Dtype::i64);
-    std::vector<std::byte> bytes(static_cast<std::size_t>(std::reduce(counts.begin(), counts.end())));
-    communicator.all_gather(tensor.data(), bytes.data(), counts, Dtype::u8);
-    const std::byte* at = bytes.data();
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      Tensor& copy = all[r].add(name, Tensor(tensor.dtype(), tensor.shape().empty() ? Shape{} : Shape{counts[r] / size_of(tensor.dtype())}));
-      if (counts[r] > 0) std::memcpy(copy.data(), at, static_cast<std::size_t>(counts[r]));
-      at += counts[r];
-    }
-  }
-  return all;
-}
-
 void expect_right(Communicator& communicator, const Result& result, const TensorMap& whole) {
   ASSERT_FALSE(result.rejected) << result.rejected->message;
-  const GateResult bad = form().gate(refs(whole), gathered(communicator, result.outputs));
+  const GateResult bad = form().gate(refs(whole), gather_outputs(communicator, result.outputs));
   EXPECT_FALSE(bad) << to_string(*bad);
 }
 
@@ -111,11 +93,11 @@ TEST(SignRanks, the_gate_refuses_an_average_that_is_off_by_a_bit_on_one_rank_and
   Random random(3);
   const TensorMap whole = form().workloads[0].inputs(random, world.size());
   const Result result = run(world, form().shard(whole, world.rank(), world.size()), grad_signsgd_error_feedback::run_mpi);
-  std::vector<TensorMap> outputs = gathered(world, result.outputs);
+  std::vector<TensorMap> outputs = gather_outputs(world, result.outputs);
   EXPECT_FALSE(form().gate(refs(whole), outputs));
   outputs.back().at("average").data()[4 * 9000] ^= std::byte{1};
   EXPECT_TRUE(form().gate(refs(whole), outputs));
-  outputs = gathered(world, result.outputs);
+  outputs = gather_outputs(world, result.outputs);
   TensorMap& last = outputs.back();
   for (std::size_t i = 0; i < 10000; ++i) last.at("new_error").flat<float>()[i] += last.at("update").flat<float>()[i] - last.at("average").flat<float>()[i];
   EXPECT_EQ(form().gate(refs(whole), outputs).has_value(), world.size() > 1);
@@ -141,7 +123,7 @@ TEST(SignRanks, error_feedback_over_20_steps_keeps_every_bit_of_gradient_and_all
       for (int r = 0; r < world.size(); ++r) std::memcpy(whole.at("error").data() + 4 * n * r, errors[static_cast<std::size_t>(r)].at("error").data(), 4 * n);
       const Result result = run(world, form().shard(whole, world.rank(), world.size()), variant.run);
       ASSERT_FALSE(result.rejected) << result.rejected->message;
-      const std::vector<TensorMap> outputs = gathered(world, result.outputs);
+      const std::vector<TensorMap> outputs = gather_outputs(world, result.outputs);
       const GateResult bad = form().gate(refs(whole), outputs);  // averages equal in every bit among it
       ASSERT_FALSE(bad) << to_string(*bad);
       for (int r = 0; r < world.size(); ++r) std::memcpy(errors[static_cast<std::size_t>(r)].at("error").data(), outputs[static_cast<std::size_t>(r)].at("new_error").data(), 4 * n);
@@ -184,7 +166,7 @@ TEST(SignRanks, the_gate_refuses_a_private_payload_that_decodes_to_something_els
   Communicator& world = *world_owner;
   Random random(8);
   const TensorMap whole = form().workloads[0].inputs(random, world.size());
-  std::vector<TensorMap> outputs = gathered(world, run(world, form().shard(whole, world.rank(), world.size()), grad_signsgd_error_feedback::run_mpi_sparse).outputs);
+  std::vector<TensorMap> outputs = gather_outputs(world, run(world, form().shard(whole, world.rank(), world.size()), grad_signsgd_error_feedback::run_mpi_sparse).outputs);
   EXPECT_FALSE(form().gate(refs(whole), outputs));
   outputs.front().at("payload").data()[3] ^= std::byte{16};
   EXPECT_TRUE(form().gate(refs(whole), outputs));

@@ -5,11 +5,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "collectives/gather_outputs.h"
 #include "communicator/mpi_communicator.h"
 #include "task/task.h"
 
 namespace faibench {
 namespace {
+
+using testing_support::gather_outputs;
 
 const Task& task() { return *find_task("tp_allreduce_bias_fuse"); }
 const MultiRank& form() { return *task().multi_rank; }
@@ -48,20 +51,6 @@ Result run(Communicator& communicator, const std::string& name, const TensorMap&
   return result;
 }
 
-/// Every rank sees the outputs of all.
-std::vector<TensorMap> gathered(Communicator& communicator, const TensorMap& own) {
-  const Tensor& out = own.at("out");
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(communicator.size()), out.bytes());
-  std::vector<std::byte> all(static_cast<std::size_t>(out.bytes()) * counts.size());
-  communicator.all_gather(out.data(), all.data(), counts, Dtype::u8);
-  std::vector<TensorMap> outputs(counts.size());
-  for (std::size_t r = 0; r < counts.size(); ++r) {
-    Tensor& copy = outputs[r].add("out", Tensor(out.dtype(), out.shape()));
-    if (out.bytes() > 0) std::memcpy(copy.data(), all.data() + r * static_cast<std::size_t>(out.bytes()), static_cast<std::size_t>(out.bytes()));
-  }
-  return outputs;
-}
-
 TensorMap filled(Dtype dtype, std::int64_t P, std::int64_t M, std::int64_t N, std::uint64_t seed) {
   Random random(seed);
   TensorMap whole;
@@ -81,7 +70,7 @@ TensorMap filled(Dtype dtype, std::int64_t P, std::int64_t M, std::int64_t N, st
 void expect_right(Communicator& communicator, const std::string& name, const TensorMap& whole) {
   const Result result = run(communicator, name, form().shard(whole, communicator.rank(), communicator.size()));
   EXPECT_FALSE(result.rejected.has_value());
-  const GateResult bad = form().gate(refs(whole), gathered(communicator, result.outputs));
+  const GateResult bad = form().gate(refs(whole), gather_outputs(communicator, result.outputs));
   EXPECT_FALSE(bad.has_value()) << to_string(*bad);
   if (name == "mpi_baseline" || (name == "mpi" && communicator.nodes().nodes() > 1)) return;  // they add in other orders
   const TensorMap one_process = run_kernel(task().contract, task().find_variant("cpu")->kernel, refs(whole));
