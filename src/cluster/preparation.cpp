@@ -1,10 +1,6 @@
 #include "cluster/preparation.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -12,6 +8,7 @@
 #include "cluster/item_key.h"
 #include "communicator/mpi_communicator.h"
 #include "judge/judge_process.h"
+#include "launch/default_run_file.h"
 #include "tensor/error.h"
 
 namespace faibench {
@@ -108,17 +105,6 @@ std::vector<Place> read_places(const std::vector<std::string>& texts) {
   return places;
 }
 
-std::string default_out() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::array<char, 32> utc{};
-  std::strftime(utc.data(), utc.size(), "%Y%m%dT%H%M%SZ", &parts);
-  return std::string("results/run-") + utc.data() + "-" + host.data() + "-" + std::to_string(getpid()) + ".h5";
-}
-
 Preparation prepare(RunOptions options, std::vector<Place> places) {
   Preparation ready;
   ready.audit = audit(places);
@@ -166,7 +152,7 @@ Preparation prepare(RunOptions options, std::vector<Place> places) {
     provenance.started = ready.ledger->provenance().started;
     ready.ledger->update(provenance);
   } else {
-    if (ready.options.out.empty()) ready.options.out = default_out();
+    if (ready.options.out.empty()) ready.options.out = default_run_file("run");
     ready.ledger = std::make_unique<Ledger>(Ledger::create(ready.options.out, provenance, ready.options.force));
   }
   ready.ledger->fold();

@@ -29,9 +29,6 @@ struct Preparation {
 /// Throws Error: ranks that do not belong together (see audit.h), bad names, files that exist or cannot be written, nothing to do. Makes the files last, so that nothing is left behind by an error.
 Preparation prepare(RunOptions options, std::vector<Place> places);
 
-/// results/run-<UTC>-<host>-<pid>.h5
-std::string default_out();
-
 /// --dry-run and --list-cases, on stdout.
 void print_plan(const Preparation& preparation);
 void print_cases(const Preparation& preparation);

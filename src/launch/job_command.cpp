@@ -1,15 +1,12 @@
 #include "launch/job_command.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "launch/default_run_file.h"
 #include "launch/stamp.h"
 #include "launch/sweep.h"
 #include "tensor/error.h"
@@ -41,17 +38,6 @@ Taken take(const std::vector<std::string>& words, const std::string& name) {
     }
   }
   return taken;
-}
-
-std::string default_out(const std::string& kind) {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::array<char, 32> utc{};
-  std::strftime(utc.data(), utc.size(), "%Y%m%dT%H%M%SZ", &parts);
-  return "results/" + kind + "-" + utc.data() + "-" + host.data() + "-" + std::to_string(getpid()) + ".h5";
 }
 
 // What mpirun hands to other hosts only when told so.
@@ -107,7 +93,7 @@ JobCommand::JobCommand(LaunchOptions options) : options_(std::move(options)), la
     throw Error(Error::Kind::bad_input, "after -- comes what to launch: run or scale, with their options");
   const Taken resumed = take(options_.job, "--resume"), out = take(options_.job, "--out");
   resumes_ = resumed.found;
-  run_file_ = resumed.found ? resumed.value : out.found ? out.value : default_out(options_.job.front());
+  run_file_ = resumed.found ? resumed.value : out.found ? out.value : default_run_file(options_.job.front());
   if (run_file_.extension() == ".jsonl") run_file_.replace_extension(".h5");
   if (!resumed.found && !out.found) {
     options_.job.push_back("--out");
