@@ -58,7 +58,6 @@ struct Thread {
   unsigned mask = 0;
   const void* own = nullptr;
   void* all = nullptr;
-  std::size_t bytes = 0;
   std::vector<Copy> open;                // not committed
   std::vector<std::vector<Copy>> groups;  // committed, oldest first
 };
@@ -261,7 +260,6 @@ void warp_exchange(unsigned mask, const char* operation, unsigned line, const vo
   it.mask = mask;
   it.own = own;
   it.all = all;
-  it.bytes = bytes;
   std::vector<Thread*> together;
   for (unsigned l = 0; l < warp_lanes; ++l) {
     if ((mask >> l & 1) == 0) continue;
