@@ -29,6 +29,7 @@ struct Workload {
   std::string description;         ///< sizes and distribution, as the contract words them
   std::vector<Generator> parts;
   double baseline_seconds = 0.001; ///< rough time of the baseline on one core: orders the schedule before anything was measured
+  std::vector<Generator> also_gated = {};  ///< other fills of the same shape: gated before the timed blocks, never timed
 };
 
 /// A fixed case of the gate: an edge shape, an adversarial value or an invalid input (the contract says what must come of it).
@@ -43,7 +44,14 @@ struct Variant {
   Kernel kernel;
   std::string idea;  ///< one line: what makes it fast
   Kernel decoder = {};  ///< for tasks with a Stream: its receiver; empty: Stream::decoder
+  bool on_device = false;  ///< runs on a GPU, or emulated; its kernel is bound in the task's device.cpp (device_variants.h), `kernel` is empty
+  std::vector<std::string> on_host = {};  ///< of a device variant: inputs that lie in page-locked host memory besides scalars; all other tensors are in device memory
 };
+
+/// A variant on a GPU: "cuda_baseline", "cuda", "peer:cublas". The task's device.cpp binds its kernel.
+inline Variant on_device(std::string name, std::string idea, std::vector<std::string> on_host = {}) {
+  return {std::move(name), {}, std::move(idea), {}, true, std::move(on_host)};
+}
 
 /// What a call at least costs: bytes through memory (read + written) and arithmetic operations.
 struct Floor {

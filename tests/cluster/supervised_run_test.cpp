@@ -180,11 +180,13 @@ TEST(Supervised, two_runs_at_once_are_one_run_and_one_line) {
   (void)unbroken();
   const Scratch scratch;
   const std::string file = scratch.file("run.h5");
-  SupervisedJob first(scratch, two_ranks, job(file));
+  SupervisedJob first(scratch, {"-n", "2", "--hang-after", "60"}, job(file));
   ASSERT_TRUE(first.until_busy(file, 1, 1)) << first.output();
+  ASSERT_TRUE(first.signal_role("rank 0", SIGSTOP)) << "so that it is still at work when the others come, however long they take to start";
   SupervisedJob second(scratch, two_ranks, job(file, {"--force", "--quiet"})), third(scratch, two_ranks, job("", {"--resume", file, "--quiet"}));
   EXPECT_EQ(second.wait(), 2) << second.output();
   EXPECT_EQ(third.wait(), 2) << third.output();
+  ASSERT_TRUE(first.signal_role("rank 0", SIGCONT));
   for (SupervisedJob* late : {&second, &third}) {
     const std::string said = late->output();
     EXPECT_THAT(said, HasSubstr("run.jsonl: another run is writing it\n"));

@@ -1,7 +1,9 @@
 // CUDA variants on the emulator: right on every case, and without a fault in how they get there.
-#include "kernels/linalg/coalesced_matrix_transpose/coalesced_matrix_transpose.h"
+#include <set>
+
 #include "emulator/device.h"
 #include "kernels/task_harness.h"
+#include "task/device_variants.h"
 
 namespace faibench::testing_support {
 namespace {
@@ -22,20 +24,28 @@ Kernel on_emulator(Kernel kernel) {
 }
 
 struct Emulated {
-  const char* task;
+  std::string task;
   Variant variant;
 };
 std::ostream& operator<<(std::ostream& out, const Emulated& emulated) { return out << emulated.task << " " << emulated.variant.name; }
 
 std::vector<Emulated> variants() {
   std::vector<Emulated> list;
-  const auto add = [&](const char* task, const char* name, Kernel kernel) { list.push_back({task, {name, on_emulator(std::move(kernel)), ""}}); };
-  {
-    namespace t = coalesced_matrix_transpose;
-    add("coalesced_matrix_transpose", "cuda_baseline", Kernel({bind(t::cuda_baseline::transpose, {"x", "y"})}));
-    add("coalesced_matrix_transpose", "cuda", Kernel({bind(t::cuda::transpose, {"x", "y"})}));
-  }
+  for (const DeviceTask& task : all_device_tasks())
+    for (const DeviceVariant& variant : task.variants) list.push_back({std::string(task.task), {variant.name, on_emulator(variant.kernel), ""}});
   return list;
+}
+
+TEST(DeviceTasks, are_those_that_the_tasks_list) {
+  for (const Task* task : all_tasks()) {
+    std::set<std::string> listed, bound;
+    for (const Variant& variant : task->variants)
+      if (variant.on_device && !variant.name.starts_with("peer:")) listed.insert(variant.name);
+    for (const DeviceTask& device : all_device_tasks())
+      if (device.task == task->name)
+        for (const DeviceVariant& variant : device.variants) bound.insert(variant.name);
+    EXPECT_EQ(listed, bound) << task->name;
+  }
 }
 
 class EachEmulated : public testing::TestWithParam<Emulated> {
@@ -71,7 +81,7 @@ TEST_P(EachEmulated, is_right_on_the_case_files) {
   EXPECT_GT(files, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(EmulatedKernels, EachEmulated, testing::ValuesIn(variants()), [](const auto& info) { return std::string(info.param.task) + "_" + info.param.variant.name; });
+INSTANTIATE_TEST_SUITE_P(EmulatedKernels, EachEmulated, testing::ValuesIn(variants()), [](const auto& info) { return info.param.task + "_" + info.param.variant.name; });
 
 }  // namespace
 }  // namespace faibench::testing_support

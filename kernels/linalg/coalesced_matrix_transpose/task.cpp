@@ -67,6 +67,8 @@ Task make() {
       {"reference", Kernel({bind(reference::transpose, {"x", "y"})}), "one element after another, in the order of y"},
       {"baseline", Kernel({bind(baseline::transpose, {"x", "y"})}), "reads in order, writes with stride M"},
       {"cpu", Kernel({bind(cpu::transpose, {"x", "y"})}), "16x16 blocks in registers, whole lines streamed, blocks over threads"},
+      on_device("cuda_baseline", "one thread an element, columns of y a warp"),
+      on_device("cuda", "64x64 tiles through swizzled shared memory, 16 bytes an access on all sides"),
   };
   const auto workload = [](std::string name, std::string description, std::int64_t M, std::int64_t N, double seconds) {
     return Workload{std::move(name), std::move(description), {[M, N](Random& random) { return random_bits(random, M, N); }}, seconds};
