@@ -181,7 +181,7 @@ def plot_scaling(path, task, png, cadence="isolated"):
         if has_bandwidth and not bounded.empty:
             time.plot(bounded.bytes, 1e6 * bounded.bound_seconds, color="gray", linestyle=":", linewidth=1.8)
             bandwidth.plot(bounded.bytes, bounded.busbw * bounded.bound_ratio / 1e9, color="gray", linestyle=":", linewidth=1.8)
-        crowded = ", OVERSUBSCRIBED (more ranks than cores)" if group.oversubscribed.any() else ""
+        crowded = "\nOVERSUBSCRIBED (more ranks than cores)" if group.oversubscribed.any() else ""
         for axes, label, title in ((time, "median time [\u00b5s]", "Time of the slowest rank"), (bandwidth, "bus bandwidth [GB/s]", f"Bus bandwidth, factor {rows.bus_formula.iloc[0]}")):
             if axes is bandwidth and not has_bandwidth:
                 axes.set_axis_off()
