@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,6 +62,26 @@ TEST(Quarantine, ends_what_does_not_end) {
 
 TEST(Quarantine, refuses_endless_memory) {
   EXPECT_EQ(error_of([]() -> std::string { throw std::bad_alloc(); }), "damaged: asks for more memory than a file of its size can need");
+}
+
+TEST(Quarantine, reads_again_when_its_reader_is_killed_from_outside) {
+  auto* tries = static_cast<int*>(mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const auto killed_times = [&](int times) {
+    *tries = 0;
+    return in_quarantine([=] {
+      if (++*tries <= times) raise(SIGKILL);
+      return std::string("read");
+    });
+  };
+  EXPECT_EQ(killed_times(2), "read");
+  EXPECT_EQ(*tries, 3);
+  try {
+    killed_times(99);
+    FAIL() << "read by nobody";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind, Error::Kind::io) << "the file is not to blame";
+  }
+  munmap(tries, sizeof(int));
 }
 
 TEST(Quarantine, changes_nothing_here_and_leaves_no_process) {
