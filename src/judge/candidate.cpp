@@ -141,6 +141,11 @@ std::optional<Failure> Candidate::touch(std::int64_t bytes) {
   return std::nullopt;
 }
 
+std::optional<Failure> Candidate::settle() {
+  if (!round_trip(ControlPage::Command::settle, limits_.load_seconds)) return failure_;
+  return std::nullopt;
+}
+
 std::optional<Candidate::Reply> Candidate::call(int threads) {
   page_.threads = threads;
   arena_.describe(page_);

@@ -47,6 +47,9 @@ class Candidate {
   /// Faults in the data region's first `bytes` bytes in the candidate, so that no timed call pays for it.
   std::optional<Failure> touch(std::int64_t bytes);
 
+  /// Before load(): takes the memory that has nothing to do with a variant (program text, thread team), and has every larger block go back to the system when it is freed.
+  std::optional<Failure> settle();
+
   /// One hand-over there and back with nothing to do between: seconds by the judge's clock, or nothing if the candidate is gone.
   std::optional<double> ping() { return round_trip(ControlPage::Command::none, limits_.load_seconds); }
 

@@ -8,11 +8,11 @@
 namespace faibench {
 
 struct ControlPage {
-  static constexpr std::uint32_t version_now = 1;
+  static constexpr std::uint32_t version_now = 2;
   static constexpr int max_tensors = 64, max_rank = 8;
 
   enum Turn : std::uint32_t { judge_turn = 0, candidate_turn = 1 };
-  enum class Command : std::uint32_t { none, load, call, touch };
+  enum class Command : std::uint32_t { none, load, call, touch, settle };
   enum class Status : std::uint32_t { none, ok, rejected, failed, out_of_memory };
 
   struct Slot {

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "judge/blocks.h"
+#include "judge/memory_gate.h"
 #include "judge/noise_probe.h"
 #include "judge/peaks.h"
 #include "judge/processes.h"
@@ -59,6 +60,20 @@ bool run_gate(const JudgeJob& job, const Task& task, CallSite& site, Candidate& 
     if (!gate("random case " + std::to_string(i) + " of seed " + std::to_string(job.seed), task.random_case(random))) return false;
   }
   return true;
+}
+
+// In a process of its own, so that nothing was held before the first call. False when the variant failed.
+bool run_memory_gate(const JudgeJob& job, const Task& task, const std::string& worker, const std::vector<int>& cpus, const CandidateLimits& limits, Record& record,
+                     const std::function<void(const std::string&)>& progress) {
+  const Variant* variant = task.find_variant(job.variant);
+  if (!task.memory || (variant && variant->on_device) || std::ranges::find(task.memory->exempt, job.variant) != task.memory->exempt.end()) return true;
+  progress("memory gate");
+  Candidate candidate(worker, job.task, job.variant, cpus, limits);
+  const MemoryFinding finding = check_memory(task, candidate);
+  record.cases += finding.calls;
+  record.note = finding.note;
+  if (finding.failure) set_failure(record, *finding.failure, finding.where);
+  return !finding.failure;
 }
 
 void set_measurement(Record& record, const Measurement& m) {
@@ -138,7 +153,7 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
     Candidate candidate(worker, job.task, job.variant, cpus, limits);
     if (auto failure = candidate.load()) {
       set_failure(record, *failure, "loading " + job.variant);
-    } else if (run_gate(job, *task, site, candidate, is_baseline, record, progress)) {
+    } else if (run_gate(job, *task, site, candidate, is_baseline, record, progress) && run_memory_gate(job, *task, worker, cpus, limits, record, progress)) {
       record.verdict = Verdict::passed;
       if (!job.gate_only) {
         if (!job.whole_task_in_slot) {

@@ -153,6 +153,19 @@ struct Stream {
   std::function<Result(const std::string& workload, std::uint64_t seed, Calls& calls)> drive;
 };
 
+/// How much memory a call may hold at one time besides its inputs and outputs; counted by the judge, part of the gate.
+struct MemoryGate {
+  /// Bytes, for these valid inputs: of the host, and of a device where the variant runs on one.
+  std::function<std::int64_t(const TensorRefMap& inputs)> host_limit, device_limit;
+  struct Call {
+    std::string name;
+    Generator inputs;
+  };
+  /// Made in this order by one process that called nothing before: what one of them keeps counts for those after it.
+  std::vector<Call> calls;
+  std::vector<std::string> exempt = {"reference", "baseline", "cuda_baseline"};
+};
+
 struct Task {
   std::string name;
   std::string group;
@@ -171,6 +184,7 @@ struct Task {
   std::string floor_text;    ///< the formula of `floor`
   std::optional<MultiRank> multi_rank;
   std::optional<Stream> stream;
+  std::optional<MemoryGate> memory;
 
   /// Null when there is none of that name.
   [[nodiscard]] const Variant* find_variant(std::string_view name) const;

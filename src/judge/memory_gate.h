@@ -1,0 +1,26 @@
+// The part of a gate that asks how much memory a variant holds.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "judge/candidate.h"
+#include "task/task.h"
+
+namespace faibench {
+
+/// What the calls of a task's MemoryGate showed.
+struct MemoryFinding {
+  std::optional<Failure> failure;  ///< wrong values, or too much memory: `wrong`, "memory", with limit and peak
+  std::string where;               ///< the call that failed
+  std::string note;                ///< every call's peak and limit, for the record
+  std::int64_t calls = 0;
+};
+
+/// Makes the task's calls in `candidate`, which must have been started and not loaded: what loading takes counts. Gates their values too.
+MemoryFinding check_memory(const Task& task, Candidate& candidate);
+
+/// The verdict on one peak, whoever measured it; empty: within the limit. `place`: "host" or "device".
+std::optional<Failure> over_limit(const std::string& place, std::int64_t peak_bytes, std::int64_t limit_bytes);
+
+}  // namespace faibench

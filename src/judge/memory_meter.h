@@ -1,0 +1,41 @@
+// How much memory a process holds, told by the kernel alone.
+#pragma once
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <thread>
+
+namespace faibench {
+
+/// Most bytes that a process held at one time beyond what it held when the meter was made. Three instruments, of which the highest counts:
+///   touched   the kernel's high-water mark of resident memory, of whatever kind and in whatever thread, be it for a microsecond; pages that were resident before
+///             (program text, the shared tensors) do not count
+///   private   resident private and shared memory, looked at every millisecond: cannot be hidden by giving other pages back meanwhile
+///   mapped    private memory that may be written, touched or not, looked at every millisecond; the stacks of new threads are left out where they are not touched
+/// The high-water mark is reset at the start of each call; where the system refuses that, it counts when a call raises it.
+class MemoryMeter {
+ public:
+  /// Throws Error(io) when the process does not exist.
+  explicit MemoryMeter(pid_t process);
+  MemoryMeter(const MemoryMeter&) = delete;
+  MemoryMeter& operator=(const MemoryMeter&) = delete;
+
+  void start_call();
+  /// The peak since start_call(), 0 where nothing was taken. What is still held from before start_call() counts.
+  [[nodiscard]] std::int64_t end_call();
+
+ private:
+  struct Held {
+    std::int64_t resident = 0, high_water = 0, beside_files = 0, mapped = 0, threads = 0;  // bytes; threads counted
+  };
+  [[nodiscard]] bool look(Held& held) const;
+  void take(const Held& held);
+
+  std::string status_, clear_;
+  Held before_;
+  std::int64_t stack_bytes_ = 0, start_high_water_ = 0, peak_ = 0;
+  std::jthread sampler_;
+};
+
+}  // namespace faibench
