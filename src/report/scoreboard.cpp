@@ -19,6 +19,7 @@ struct Column {
   std::function<std::string(const Record&)> cell;
 };
 
+// The columns read `records` for as long as they are used.
 std::vector<Column> columns_for(const std::vector<const Record*>& records) {
   const auto differs = [&](auto member) { return std::any_of(records.begin(), records.end(), [&](const Record* r) { return r->*member != records.front()->*member; }); };
   std::vector<Column> columns;
@@ -34,6 +35,12 @@ std::vector<Column> columns_for(const std::vector<const Record*>& records) {
   columns.push_back({"score", true, 0, [](const Record& r) { return wording::counts(r) ? fmt::format("{:.3f}", r.verdict == Verdict::passed ? r.score : 0.0) : "-"; }});
   columns.push_back({"time", true, 3, [](const Record& r) { return wording::duration(r.seconds); }});
   columns.push_back({"floor", true, 5, [](const Record& r) { return wording::floor_share(r); }});
+  // Both were timed against the baseline block by block: the ratio of speedups is less noisy than that of times.
+  if (std::any_of(records.begin(), records.end(), [&](const Record* r) { return wording::peer_of(records, *r); }))
+    columns.push_back({"of peer", true, 4, [&records](const Record& r) {
+                         const Record* peer = wording::peer_of(records, r);
+                         return peer ? wording::ratio(r.speedup / peer->speedup) : "-";
+                       }});
   return columns;
 }
 
@@ -195,9 +202,14 @@ std::string scoreboard_json(const std::vector<Record>& records, const Provenance
   json["summary"] = {{"records", s.records},       {"passed", s.passed}, {"failed", s.failed}, {"not_run", s.not_run},
                      {"mean_score", s.mean_score}, {"timed", s.timed},   {"geometric_mean_speedup", s.geometric_mean_speedup}};
   json["records"] = Json::array();
-  for (const Record* record : wording::in_order(records)) {
+  const std::vector<const Record*> order = wording::in_order(records);
+  for (const Record* record : order) {
     Json one = Json::parse(to_json(*record));
     one.erase("samples");
+    if (const Record* peer = wording::peer_of(order, *record)) {
+      one["peer"] = peer->variant;
+      one["speedup_over_peer"] = record->speedup / peer->speedup;
+    }
     json["records"].push_back(std::move(one));
   }
   json["provenance"] = Json::parse(to_json(provenance));

@@ -73,6 +73,16 @@ bool counts(const Record& record) { return !record.variant.starts_with("peer:");
 bool is_timed(const Record& record) { return record.verdict == Verdict::passed && record.performance && record.speedup > 0 && std::isfinite(record.speedup); }
 bool was_not_run(const Record& record) { return record.verdict == Verdict::skipped || record.verdict == Verdict::lost; }
 
+const Record* peer_of(const std::vector<const Record*>& all, const Record& record) {
+  if (!counts(record) || !is_timed(record)) return nullptr;
+  const Record* fastest = nullptr;
+  for (const Record* other : all) {
+    const bool same = std::tie(other->task, other->workload, other->ranks) == std::tie(record.task, record.workload, record.ranks);
+    if (same && !counts(*other) && is_timed(*other) && (!fastest || other->speedup > fastest->speedup)) fastest = other;
+  }
+  return fastest;
+}
+
 std::vector<const Record*> in_order(const std::vector<Record>& records) {
   std::vector<const Record*> order;
   for (const Record& record : records) order.push_back(&record);

@@ -28,6 +28,8 @@ bool counts(const Record& record);
 /// Whether it has a speedup that may be shown: passed, timed, scored by speed.
 bool is_timed(const Record& record);
 bool was_not_run(const Record& record);
+/// The fastest peer that passed the same task, workload and ranks among `all`; null for a peer itself, for what is not timed, and where there is none.
+const Record* peer_of(const std::vector<const Record*>& all, const Record& record);
 /// By group, task, workload, ranks, variant.
 std::vector<const Record*> in_order(const std::vector<Record>& records);
 

@@ -93,6 +93,21 @@ TEST(Scoreboard, shows_workloads_and_ranks_where_they_tell_lines_apart) {
   EXPECT_THAT(text, ContainsRegex("standard +1 +passed"));
 }
 
+TEST(Scoreboard, sets_ours_against_the_fastest_peer) {
+  std::vector<Record> records = made_up_run();
+  records.push_back(passed("coalesced_matrix_transpose", "peer:slow", 1, 0));
+  records.push_back(passed("coalesced_matrix_transpose", "peer:broken", 99, 0));
+  records.back().verdict = Verdict::wrong;
+  const std::string text = print_scoreboard(records, made_up_provenance(), {.width = 140});
+  EXPECT_THAT(text, ContainsRegex("time +floor +of peer\n"));
+  EXPECT_THAT(text, ContainsRegex("coalesced_matrix_transpose +cpu +passed .* +50% +2\.67x\n"));
+  EXPECT_THAT(text, ContainsRegex("flash_causal_attn_prefill +cpu +passed .* +50% +-\n"));
+  const auto json = nlohmann::json::parse(scoreboard_json(records, made_up_provenance()));
+  EXPECT_EQ(json["records"][0]["peer"], "peer:OpenBLAS");
+  EXPECT_NEAR(json["records"][0]["speedup_over_peer"].get<double>(), 8.0 / 3, 1e-9);
+  EXPECT_THAT(print_scoreboard({passed("a", "cpu", 8, 1)}, made_up_provenance(), {.width = 140}), Not(HasSubstr("of peer")));
+}
+
 TEST(Scoreboard, of_nothing_says_so) { EXPECT_THAT(print_scoreboard({}, {}), HasSubstr("no verdicts\n")); }
 
 TEST(Scoreboard, is_json_for_programs) {
