@@ -2,7 +2,7 @@
 add_library(faibench_options INTERFACE)
 add_library(faibench::options ALIAS faibench_options)
 target_compile_features(faibench_options INTERFACE cxx_std_20)
-target_compile_options(faibench_options INTERFACE -Wall -Wextra -Wno-restrict -ffp-contract=off $<$<CONFIG:Release>:-O3>)
+target_compile_options(faibench_options INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-ffp-contract=off> $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict> $<$<CONFIG:Release>:-O3>)
 target_include_directories(faibench_options INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/collectives)
 if(FAIBENCH_SANITIZE)
   target_compile_options(faibench_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)

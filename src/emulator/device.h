@@ -1,9 +1,11 @@
-// An emulated GPU: what host code sees of it. One a thread of the host; a launch returns when the kernel has ended.
+// An emulated GPU: what the owner of its memory and the caller of host code see of it. One a thread of the host.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "emulator/fault.h"
 
@@ -21,7 +23,7 @@ struct Shape {
 /// Kernels may touch these bytes until it is destroyed: device memory that somebody else owns. 256-byte alignment, as cudaMalloc gives, is the owner's business.
 class Lent {
  public:
-  enum class Access { read, read_write };
+  enum class Access { read, read_write, page_locked };  ///< page_locked: memory of the host, from which copies are asynchronous and kernels may read
   Lent(const void* data, std::size_t bytes, std::string name, Access access);
   Lent(const Lent&) = delete;
   Lent& operator=(const Lent&) = delete;
@@ -33,7 +35,15 @@ class Lent {
 
 /// Calls thread(arguments) once for every thread of every block, block after block; a thread gives way at barriers and warp-wide operations. Memory accesses of code compiled with the
 /// instrumentation (see instrumentation.cpp) are checked; `arguments` may be read. The first fault ends the kernel; later launches do nothing until it is taken: a sticky error.
-void launch(const std::string& kernel, const Shape& shape, void (*thread)(const void* arguments), const void* arguments, std::size_t argument_bytes);
+/// Runs when `stream` does (streams.h): at once where that is null, the default stream. `arguments` are copied, bytes as they are.
+void launch(const void* stream, const std::string& kernel, const Shape& shape, void (*thread)(const void* arguments), const void* arguments, std::size_t argument_bytes);
+
+/// Calls host code as the runner does: with a stream of its own as the current one, whose work it finishes afterwards. Work left on other streams that this one does not wait for is a
+/// fault. Gives the call's fault, if any; what `call` throws without one is thrown on.
+std::optional<Fault> run_call(const std::function<void()>& call);
+
+/// What streams hold that has not run yet: "kernel add_one on stream 2".
+std::vector<std::string> unfinished();
 
 /// The fault since the last time it was taken.
 std::optional<Fault> take_fault();

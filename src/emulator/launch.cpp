@@ -5,13 +5,16 @@
 #include <bit>
 #include <boost/context/fiber.hpp>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <numeric>
 #include <vector>
 
 #include "emulator/access.h"
 #include "emulator/device.h"
+#include "emulator/faults.h"
 #include "emulator/memory.h"
+#include "emulator/streams.h"
 #include "emulator/thread.h"
 
 namespace faibench::emulator {
@@ -212,11 +215,12 @@ std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintpt
 
 }  // namespace
 
-Lent::Lent(const void* data, std::size_t bytes, std::string name, Access access) : data_(data) { device.lent.add(number(data), bytes, std::move(name), access == Access::read_write); }
+Lent::Lent(const void* data, std::size_t bytes, std::string name, Access access) : data_(data) { device.lent.add(number(data), bytes, std::move(name), access == Access::read_write, access == Access::page_locked); }
 Lent::~Lent() { device.lent.remove(number(data_)); }
 
-void launch(const std::string& kernel, const Shape& shape, void (*thread)(const void*), const void* arguments, std::size_t argument_bytes) {
-  if (device.fault) return;
+namespace {
+
+void run_kernel(const std::string& kernel, const Shape& shape, void (*thread)(const void*), const void* arguments, std::size_t argument_bytes) {
   const Index& size = shape.block;
   const std::uint64_t threads = std::uint64_t{size.x} * size.y * size.z;
   const auto refuse = [&](const std::string& what) { device.fault = Fault{Fault::Kind::bad_launch, kernel, {}, {}, 0, "kernel " + kernel + ": " + name_of(Fault::Kind::bad_launch) + ": " + what}; };
@@ -237,7 +241,22 @@ void launch(const std::string& kernel, const Shape& shape, void (*thread)(const 
       for (unsigned x = 0; x < shape.grid.x && !device.fault; ++x) run_block({x, y, z}, thread, arguments);
 }
 
+}  // namespace
+
+void launch(const void* stream, const std::string& kernel, const Shape& shape, void (*thread)(const void*), const void* arguments, std::size_t argument_bytes) {
+  constexpr std::align_val_t alignment{64};
+  const std::shared_ptr<void> copy(::operator new(argument_bytes, alignment), [](void* data) { ::operator delete(data, alignment); });
+  std::memcpy(copy.get(), arguments, argument_bytes);
+  enqueue(stream, {"kernel " + kernel, [=] { run_kernel(kernel, shape, thread, copy.get(), argument_bytes); }});
+}
+
 std::optional<Fault> take_fault() { return std::exchange(device.fault, std::nullopt); }
+void raise(Fault fault) {
+  if (!device.fault) device.fault = std::move(fault);
+}
+bool has_fault() { return device.fault.has_value(); }
+const std::string& fault_message() { return device.fault->message; }
+const LentMemory& lent_memory() { return device.lent; }
 
 const Self& self() { return device.now().self; }
 unsigned lane() { return device.running % warp_lanes; }
@@ -298,6 +317,7 @@ void on_access(const Access& access) {
   if (!dynamic) {
     if (const auto* range = device.lent.find(address, bytes)) {
       if (writes && !range->writable) fail(Fault::Kind::write_to_input, address, ("'" + range->name + "' is lent for reading").c_str());
+      if (const std::string wrong = touch_device(address, bytes, writes, atomic); !wrong.empty()) fail(Fault::Kind::unordered, address, ("on " + running_stream() + ", " + wrong).c_str());
       return;
     }
     const StaticStorage::Kind kind = device.statics.at(address);

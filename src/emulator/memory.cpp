@@ -17,6 +17,9 @@ std::string name_of(Fault::Kind kind) {
     case Fault::Kind::divergent_barrier: return "divergent barrier";
     case Fault::Kind::divergent_warp: return "divergent warp-wide operation";
     case Fault::Kind::bad_launch: return "bad launch";
+    case Fault::Kind::unordered: return "unordered access to device memory";
+    case Fault::Kind::unfinished: return "unfinished work";
+    case Fault::Kind::bad_stream: return "bad stream";
   }
   return "";
 }

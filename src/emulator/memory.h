@@ -43,13 +43,13 @@ class SharedHistory {
 /// Device memory lent to the emulator.
 class LentMemory {
  public:
-  void add(std::uintptr_t first, std::size_t bytes, std::string name, bool writable) { ranges_.push_back({first, bytes, std::move(name), writable}); }
+  void add(std::uintptr_t first, std::size_t bytes, std::string name, bool writable, bool page_locked = false) { ranges_.push_back({first, bytes, std::move(name), writable, page_locked}); }
   void remove(std::uintptr_t first);
   struct Range {
     std::uintptr_t first;
     std::size_t bytes;
     std::string name;
-    bool writable;
+    bool writable, page_locked;
     [[nodiscard]] bool holds(std::uintptr_t address, std::size_t count) const { return address >= first && count <= bytes && address - first <= bytes - count; }
   };
   [[nodiscard]] const Range* find(std::uintptr_t address, std::size_t bytes) const;
