@@ -163,7 +163,8 @@ std::optional<Candidate::Reply> Candidate::call(int threads) {
     return std::nullopt;
   }
   if (status != ControlPage::Status::ok) {
-    fail(Verdict::crashed, "exception", bounded(page_.message));
+    const std::string fault = bounded(page_.code);
+    fail(Verdict::crashed, fault.empty() ? "exception" : fault, bounded(page_.message));
     return std::nullopt;
   }
   // Rooms from the judge's own layout: by now the page may hold anything.
@@ -184,6 +185,7 @@ std::optional<double> Candidate::round_trip(ControlPage::Command command, double
   page_.command = command;
   page_.status = ControlPage::Status::none;
   page_.index = -1;
+  page_.code[0] = 0;
   std::fill(std::begin(page_.lengths), std::end(page_.lengths), -1);
   Ticker& ticker = Ticker::instance();
   ticker.watch(page_.turn);

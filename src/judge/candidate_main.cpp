@@ -15,6 +15,7 @@
 
 #include "judge/confinement.h"
 #include "judge/control_page.h"
+#include "judge/device_library.h"
 #include "judge/job.h"
 #include "judge/noise_probe.h"
 #include "judge/stream.h"
@@ -70,8 +71,17 @@ struct Session {
       if (receiver) forbid_everything_but_memory();
       return;
     }
+    const bool emulated = variant.starts_with(emulated_prefix);
+    if (emulated) variant.erase(0, emulated_prefix.size());
     const Variant* found = task->find_variant(variant);
     if (!found) throw Error(Error::Kind::bad_input, task->name + " has no variant '" + variant + "'");
+    if (emulated && !found->on_device) throw Error(Error::Kind::bad_input, "'" + variant + "' of " + task->name + " runs on a CPU as it is: there is nothing to emulate");
+    if (emulated) {
+      const DeviceLibrary& library = load_device_library(DeviceKind::emulated);
+      kernel = library.emulated(device_kernel(library, *task, variant), found->on_host);
+      return;
+    }
+    if (found->on_device) throw Error(Error::Kind::bad_input, "'" + variant + "' of " + task->name + " runs on a GPU, and there is none here: --emulate runs it on a CPU, without timing it");
     kernel = !receiver ? found->kernel : found->decoder ? found->decoder : task->stream->decoder;
   }
 
@@ -118,6 +128,10 @@ struct Session {
       page.status = ControlPage::Status::ok;
     } catch (const std::bad_alloc&) {
       page.status = ControlPage::Status::out_of_memory;
+    } catch (const KernelFault& e) {
+      store(page.code, e.fault);
+      store(page.message, e.what());
+      page.status = ControlPage::Status::failed;
     } catch (const std::exception& e) {
       store(page.message, e.what());
       page.status = ControlPage::Status::failed;

@@ -34,6 +34,7 @@ struct JudgeJob {
   std::vector<std::string> slot_files;  ///< locked (flock) around timed blocks, in this order
   bool whole_task_in_slot = false;    ///< ranks of this node share cores: hold the slot from the first case on
   bool gate_only = false;             ///< no timed blocks
+  bool emulate = false;               ///< a device variant, run by the emulator: cases and the workload's inputs are gated, nothing is timed or scored
   MachinePeaks peaks;
 };
 

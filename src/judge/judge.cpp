@@ -7,6 +7,8 @@
 #include <fstream>
 
 #include "judge/blocks.h"
+#include "judge/device_library.h"
+#include "judge/fills.h"
 #include "judge/memory_gate.h"
 #include "judge/noise_probe.h"
 #include "judge/peaks.h"
@@ -24,6 +26,7 @@ constexpr double noisy_half_width = 0.25;
 constexpr double meaningless_factor = 30;
 constexpr std::int64_t default_memory_limit = std::int64_t{4} << 30;
 constexpr double default_case_seconds = 30;
+constexpr double emulator_slowness = 20;  // of a small call, which one thread of a GPU after another runs
 
 double unix_time() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
@@ -76,6 +79,19 @@ bool run_memory_gate(const JudgeJob& job, const Task& task, const std::string& w
   return !finding.failure;
 }
 
+// False where a fill failed.
+bool take(Record& record, const FillFinding& finding) {
+  record.cases += finding.calls;
+  if (finding.failure) set_failure(record, *finding.failure, finding.where);
+  return !finding.failure;
+}
+
+double score_of(const Record& record, const JudgeJob& job) {
+  if (record.verdict != Verdict::passed || job.emulate || job.variant.starts_with("peer:")) return 0;
+  if (!record.performance) return 1;
+  return job.gate_only ? 0 : log_score(record.speedup_low, record.ref_speedup);
+}
+
 void set_measurement(Record& record, const Measurement& m) {
   record.samples = m.samples;
   record.speedup = m.speedup.median;
@@ -119,7 +135,7 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
   const Task* task = find_judged_task(job.task);
   if (!task) throw Error(Error::Kind::internal, "judge: no task '" + job.task + "'");
   const Workload* workload = task->find_workload(job.workload);
-  if (!workload && !job.gate_only) throw Error(Error::Kind::bad_input, task->name + " has no workload '" + job.workload + "'");
+  if (!workload && (!job.gate_only || job.emulate)) throw Error(Error::Kind::bad_input, task->name + " has no workload '" + job.workload + "'");
 
   Record record;
   const double started = unix_time();
@@ -129,6 +145,7 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
   record.variant = job.variant;
   record.asked_variant = job.asked_variant;
   record.workload = job.workload;
+  record.emulated = job.emulate;
   record.seed = job.seed;
   record.performance = job.ref_speedup > 0;
   record.ref_speedup = job.ref_speedup;
@@ -141,21 +158,25 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
   record.cpus = cpu_list(cpus);
 
   CandidateLimits limits;
-  limits.call_seconds = job.call_limit_seconds > 0 ? job.call_limit_seconds : std::max(default_case_seconds, workload ? 10 * workload->baseline_seconds : 0);
+  limits.call_seconds = job.call_limit_seconds > 0 ? job.call_limit_seconds : std::max(default_case_seconds * (job.emulate ? emulator_slowness : 1), workload ? 10 * workload->baseline_seconds : 0);
   limits.memory_bytes = job.memory_limit_bytes > 0 ? job.memory_limit_bytes : std::min(default_memory_limit, std::max(available_memory() / 2, std::int64_t{256} << 20));
 
   SlotLock slot;
   if (job.whole_task_in_slot) slot = SlotLock(job.slot_files);
   CallSite site(*task);
   const bool is_baseline = job.variant == "baseline";
+  const std::string started_as = job.emulate ? std::string(emulated_prefix) + job.variant : job.variant;
   progress("loading");
   {
-    Candidate candidate(worker, job.task, job.variant, cpus, limits);
+    Candidate candidate(worker, job.task, started_as, cpus, limits);
     if (auto failure = candidate.load()) {
       set_failure(record, *failure, "loading " + job.variant);
     } else if (run_gate(job, *task, site, candidate, is_baseline, record, progress) && run_memory_gate(job, *task, worker, cpus, limits, record, progress)) {
       record.verdict = Verdict::passed;
-      if (!job.gate_only) {
+      if (job.emulate) {
+        progress("inputs of the workload");
+        take(record, gate_workload(site, *task, *workload, job, candidate));
+      } else if (!job.gate_only) {
         if (!job.whole_task_in_slot) {
           progress("waiting for a timing slot");
           slot = SlotLock(job.slot_files);
@@ -167,21 +188,24 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
           trusted.call_seconds = 3600;
           Candidate baseline(worker, job.task, "baseline", cpus, trusted);
           if (auto failure = baseline.load()) throw Error(Error::Kind::internal, task->name + ": the baseline does not load: " + failure->detail);
-          StopRule rule;
-          rule.budget_seconds = job.budget_seconds;
-          if (!record.performance) rule.budget_seconds /= 4;  // reported, not scored
-          Measurement m = measure(site, *task, *workload, baseline, candidate, is_baseline, job, rule, progress);
-          if (m.impossible_blocks > 0) {  // before anybody is called a cheat: was the machine slow when its peaks were measured?
-            progress("measuring the machine again");
-            judge_times(m, better_of(job.peaks, measure_peak_rates(record.threads)));
+          progress("other fills");
+          if (take(record, gate_other_fills(site, *task, *workload, job, baseline, candidate))) {
+            StopRule rule;
+            rule.budget_seconds = job.budget_seconds;
+            if (!record.performance) rule.budget_seconds /= 4;  // reported, not scored
+            Measurement m = measure(site, *task, *workload, baseline, candidate, is_baseline, job, rule, progress);
+            if (m.impossible_blocks > 0) {  // before anybody is called a cheat: was the machine slow when its peaks were measured?
+              progress("measuring the machine again");
+              judge_times(m, better_of(job.peaks, measure_peak_rates(record.threads)));
+            }
+            set_measurement(record, m);
+            set_verdict(record, m);
           }
-          set_measurement(record, m);
-          set_verdict(record, m);
         }
       }
     }
   }
-  if (record.verdict == Verdict::passed) record.score = record.performance ? (job.gate_only ? 0 : log_score(record.speedup_low, record.ref_speedup)) : 1;
+  record.score = score_of(record, job);
   record.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - clock).count();
   return record;
 }

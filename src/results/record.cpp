@@ -60,7 +60,9 @@ std::string to_json(const Record& record) {
 Record record_from_json(std::string_view text) {
   const Json json = json_fields::parse_object(text);
   Record record;
-  visit_record_fields(record, [&](const FieldFact& field, auto& value) { read_field(json, field.name, value); });
+  visit_record_fields(record, [&](const FieldFact& field, auto& value) {
+    if (!field.later || json.contains(field.name)) read_field(json, field.name, value);
+  });
   const Json& samples = json_fields::required(json, "samples");
   if (!samples.is_array()) throw json_fields::wrong("samples", "an array", samples);
   for (std::size_t i = 0; i < samples.size(); ++i) {

@@ -27,6 +27,7 @@ struct Record {
   std::string key;               ///< hash of contract, workload, seed, variant, binary and machine class: what --resume compares
   std::string task, group, variant, workload;
   std::string asked_variant;     ///< what the user asked for where another one ran ("cuda" without a GPU), else empty
+  bool emulated = false;         ///< a variant for GPUs, run by the emulator on a CPU: gated at small sizes, neither timed nor scored
   int ranks = 1;                 ///< ranks of the gang; 1 for tasks of one process
   std::uint64_t seed = 0;
 
@@ -61,7 +62,8 @@ struct Record {
 std::string_view name_of(Verdict verdict);
 
 /// The record as one JSON object on one line, and back: the form of the journal and of the worker protocol.
-/// from_json throws Error(bad_input) naming the field that is missing or of another type; unknown fields are ignored. NaN and infinity become null and back to 0.
+/// from_json throws Error(bad_input) naming the field that is missing or of another type; unknown fields are ignored, and `emulated`, which came later, may be missing.
+/// NaN and infinity become null and back to 0.
 std::string to_json(const Record& record);
 Record record_from_json(std::string_view text);
 

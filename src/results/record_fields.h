@@ -11,6 +11,7 @@ struct FieldFact {
   std::string_view name;
   std::string_view unit;         ///< "s", "B", "1" for ratios and counts, "" for text
   std::string_view description;
+  bool later = false;            ///< not in files of the first days: may be missing, and then has its default
 };
 
 /// Calls `f(FieldFact, member)` for every field but the samples, in the order of the file. `R` is Record or const Record.
@@ -21,6 +22,7 @@ void visit_record_fields(R& r, F&& f) {
   f(FieldFact{"workload", "", "named size and distribution of the inputs"}, r.workload);
   f(FieldFact{"group", "", "folder of the task in the catalog"}, r.group);
   f(FieldFact{"asked_variant", "", "variant that was asked for where another one ran, else empty"}, r.asked_variant);
+  f(FieldFact{"emulated", "1", "true: a variant for GPUs, run by the emulator on a CPU: gated at small sizes, neither timed nor scored", true}, r.emulated);
   f(FieldFact{"verdict", "", "passed, wrong, crashed, timed_out, out_of_memory, build_failed, forbidden, noisy, skipped or lost"}, r.verdict);
   f(FieldFact{"reason", "", "of the verdict: value, shape, not_rejected, a signal, a rule"}, r.reason);
   f(FieldFact{"score", "1", "0 to 1; 0 for anything but passed"}, r.score);

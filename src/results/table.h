@@ -157,6 +157,8 @@ class Reader {
     return {values.begin(), values.end()};
   }
 
+  [[nodiscard]] bool has(std::string_view name) const { return H5Tget_member_index(type_.get(), std::string(name).c_str()) >= 0; }
+
   [[nodiscard]] std::vector<std::string> text_column(std::string_view name) const {
     const std::string text(name);
     const Id member = require(text, H5T_STRING);
@@ -214,6 +216,7 @@ std::vector<Item> read(hid_t dataset, hdf5::StorageAllowance& allowance, Visit v
   std::map<std::string_view, std::any> columns;
   for (std::size_t i = 0; i < items.size(); ++i) {
     visit(items[i], [&]<class T>(const FieldFact& fact, T& member) {
+      if (fact.later && !reader.has(fact.name)) return;
       std::any& column = columns[fact.name];
       if constexpr (std::is_arithmetic_v<T>) {
         if (!column.has_value()) column = reader.column<T>(fact.name);

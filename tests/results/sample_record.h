@@ -19,6 +19,7 @@ inline Record sample_record(const std::string& task, const std::string& variant,
   r.variant = variant;
   r.workload = "standard";
   r.asked_variant = "cuda";
+  r.emulated = true;
   r.ranks = 2;
   r.seed = 12345678901234567890u;
   r.verdict = Verdict::passed;
