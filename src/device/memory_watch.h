@@ -1,0 +1,32 @@
+// How much device memory a call takes at most, counted from outside.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+#include "device/cuda_library.h"
+
+namespace faibench {
+
+/// Looks at the free memory of the whole device, again and again, while it lives: what a process allocates and gives back between two looks, some 50 us apart, is not seen; what others
+/// allocate meanwhile is. So: one candidate on the device, in its timing slot, and a call that is not timed.
+class DeviceMemoryWatch {
+ public:
+  /// On the device in use.
+  explicit DeviceMemoryWatch(CudaLibrary& cuda, int device = 0);
+  ~DeviceMemoryWatch();
+  DeviceMemoryWatch(const DeviceMemoryWatch&) = delete;
+  DeviceMemoryWatch& operator=(const DeviceMemoryWatch&) = delete;
+  /// Ends the watch. Bytes that were free at the start and taken at some time since.
+  std::int64_t most_taken();
+
+ private:
+  void look();
+  CudaLibrary& cuda_;
+  std::int64_t free_at_start_;
+  std::atomic<std::int64_t> least_free_;
+  std::atomic<bool> ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace faibench
