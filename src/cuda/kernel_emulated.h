@@ -6,6 +6,7 @@
 #include <cstring>
 #include <tuple>
 
+#include "cuda/stream.h"
 #include "emulator/device.h"
 #include "emulator/thread.h"
 
@@ -139,7 +140,7 @@ void launch(const char* name, void (*kernel)(Parameters...), const Shape& shape,
   const All all(kernel, arguments...);
   const auto index = [](dim3 d) { return emulator::Index{d.x, d.y, d.z}; };
   emulator::launch(
-      name, {index(shape.grid), index(shape.block), shape.shared_bytes}, [](const void* of) { std::apply([](auto called, const auto&... values) { called(values...); }, *static_cast<const All*>(of)); }, &all, sizeof all);
+      current_stream(), name, {index(shape.grid), index(shape.block), shape.shared_bytes}, [](const void* of) { std::apply([](auto called, const auto&... values) { called(values...); }, *static_cast<const All*>(of)); }, &all, sizeof all);
 }
 
 template <class T>

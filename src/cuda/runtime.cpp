@@ -11,6 +11,19 @@ Workspace::~Workspace() {
   if (data_) cudaFreeAsync(data_, stream_);  // an error here is one of earlier work: the next checked call reports it
 }
 
+HostBuffer::HostBuffer(std::size_t bytes) : bytes_(bytes) {
+  if (bytes > 0) check(cudaMallocHost(&data_, bytes), "cudaMallocHost");
+}
+HostBuffer::~HostBuffer() {
+  if (data_) cudaFreeHost(data_);
+}
+
+bool page_locked(const void* data) {
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
+  return attributes.type != cudaMemoryTypeUnregistered;
+}
+
 Stream::Stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
 Stream::~Stream() { cudaStreamDestroy(stream_); }
 
@@ -18,6 +31,7 @@ Event::Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)
 Event::~Event() { cudaEventDestroy(event_); }
 void Event::record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
 void Event::hold(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
+void Event::wait() const { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
 
 void copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");

@@ -27,7 +27,24 @@ class Workspace {
   cudaStream_t stream_ = nullptr;
 };
 
-class Event;
+/// Page-locked memory of the host for the time of a call: copies to and from it are asynchronous. Slow to make. It must outlive the copies. Not initialised.
+class HostBuffer {
+ public:
+  explicit HostBuffer(std::size_t bytes);
+  ~HostBuffer();
+  HostBuffer(HostBuffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  HostBuffer& operator=(HostBuffer&&) = delete;
+  /// 256-byte aligned; null of 0 bytes.
+  template <class T>
+  [[nodiscard]] T* data() const { return static_cast<T*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// Whether this memory of the host is page-locked, so that copies from it are asynchronous.
+bool page_locked(const void* data);
 
 /// A stream that does not wait for the default one.
 class Stream {
@@ -50,8 +67,10 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   void record(cudaStream_t stream);
-  /// Later work of `stream` starts when what was recorded has ended.
+  /// Later work of `stream` starts when what was recorded last has ended; the event may then be recorded again.
   void hold(cudaStream_t stream) const;
+  /// The host waits for what was recorded last.
+  void wait() const;
 
  private:
   cudaEvent_t event_ = nullptr;
@@ -69,7 +88,8 @@ class OnStream {
   cudaStream_t before_;
 };
 
-/// Between any two memories, in order with `stream`'s work; may return before it is done (the host's side must be page-locked for that).
+/// Between any two memories, in order with `stream`'s work; may return before it is done (the host's side must be page-locked for that). From pageable memory it returns when the
+/// source may change, but has been seen to arrive after later work of the stream.
 void copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
 /// Sets bytes of device memory, in order with `stream`'s work.
 void fill(void* to, unsigned char value, std::size_t bytes, cudaStream_t stream);

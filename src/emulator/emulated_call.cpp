@@ -16,11 +16,11 @@ Kernel emulated_call(const Kernel& kernel, const std::vector<std::string>& on_ho
     };
     for (const auto& [name, tensor] : arguments.outputs) lend(name, tensor, Lent::Access::read_write);
     for (const auto& [name, tensor] : arguments.inputs) {
-      const bool of_host = tensor.rank() == 0 || std::ranges::find(on_host, name) != on_host.end();
-      if (!of_host && !arguments.outputs.find(name)) lend(name, tensor, Lent::Access::read);
+      const bool of_host = std::ranges::find(on_host, name) != on_host.end();
+      if (tensor.rank() > 0 && !arguments.outputs.find(name)) lend(name, tensor, of_host ? Lent::Access::page_locked : Lent::Access::read);
     }
-    Rejected rejected = kernel(arguments);
-    if (const auto fault = take_fault()) throw KernelFault(name_of(fault->kind), fault->message);
+    Rejected rejected;
+    if (const auto fault = run_call([&] { rejected = kernel(arguments); })) throw KernelFault(name_of(fault->kind), fault->message);
     return rejected;
   };
   return Kernel({{[](const TensorRefMap&, const TensorRefMap&) { return true; }, call}});

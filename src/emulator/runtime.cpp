@@ -107,11 +107,10 @@ HostBuffer::HostBuffer(std::size_t bytes) : bytes_(bytes) {
 }
 HostBuffer::~HostBuffer() {
   if (!data_) return;
-  if (const std::string user = emulator::pending_use(data_, bytes_); !user.empty())
-    emulator::raise({Fault::Kind::unfinished, user, {}, {}, number(data_), name_of(Fault::Kind::unfinished) + ": page-locked memory is given back while it is used by " + user});
   memory().page_locked.remove(data_);
-  // What still waits would touch it: better memory that is lost than memory that is another's.
-  if (emulator::pending_use(data_, bytes_).empty()) ::operator delete(data_, alignment);
+  if (const std::string user = emulator::pending_use(data_, bytes_); user.empty()) ::operator delete(data_, alignment);
+  else  // what waits would touch it: better memory that is lost than memory that is another's
+    emulator::raise({Fault::Kind::unfinished, user, {}, {}, number(data_), name_of(Fault::Kind::unfinished) + ": page-locked memory is given back before this has used it: " + user});
 }
 
 bool page_locked(const void* data) {

@@ -1,27 +1,12 @@
 // CUDA variants on the emulator: right on every case, and without a fault in how they get there.
 #include <set>
 
-#include "emulator/device.h"
+#include "emulator/emulated_call.h"
 #include "kernels/task_harness.h"
 #include "task/device_variants.h"
 
 namespace faibench::testing_support {
 namespace {
-
-/// `kernel` with the tensors of each call lent to the emulated device. A fault becomes Error(device).
-Kernel on_emulator(Kernel kernel) {
-  const auto call = [kernel](Arguments& arguments) {
-    std::vector<std::unique_ptr<emulator::Lent>> lent;
-    for (const auto& [name, tensor] : arguments.outputs)
-      lent.push_back(std::make_unique<emulator::Lent>(tensor.data, static_cast<std::size_t>(tensor.bytes()), name, emulator::Lent::Access::read_write));
-    for (const auto& [name, tensor] : arguments.inputs)
-      if (!arguments.outputs.find(name)) lent.push_back(std::make_unique<emulator::Lent>(tensor.data, static_cast<std::size_t>(tensor.bytes()), name, emulator::Lent::Access::read));
-    Rejected rejected = kernel(arguments);
-    if (const auto fault = emulator::take_fault()) throw Error(Error::Kind::device, fault->message);
-    return rejected;
-  };
-  return Kernel({{[](const TensorRefMap&, const TensorRefMap&) { return true; }, call}});
-}
 
 struct Emulated {
   std::string task;
@@ -32,7 +17,10 @@ std::ostream& operator<<(std::ostream& out, const Emulated& emulated) { return o
 std::vector<Emulated> variants() {
   std::vector<Emulated> list;
   for (const DeviceTask& task : all_device_tasks())
-    for (const DeviceVariant& variant : task.variants) list.push_back({std::string(task.task), {variant.name, on_emulator(variant.kernel), ""}});
+    for (const DeviceVariant& variant : task.variants) {
+      const Variant* listed = find_task(task.task)->find_variant(variant.name);
+      list.push_back({std::string(task.task), {variant.name, emulator::emulated_call(variant.kernel, listed ? listed->on_host : std::vector<std::string>()), ""}});
+    }
   return list;
 }
 
