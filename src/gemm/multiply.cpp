@@ -136,7 +136,9 @@ void multiply(std::int64_t M, std::int64_t N, std::span<const Term> terms, const
   if (M <= 0 || N <= 0) return;
   std::int64_t K = 0;
   for (const Term& term : terms) K += term.k;
-  const Cutting c = cut(M, N, HWY_DYNAMIC_DISPATCH(shape_of_tile)(), omp_get_max_threads(), workspace.limit());
+  constexpr double least = 1 << 19;  // multiply-adds of a thread: some 10 us, below which waking it costs more than it brings
+  const double threads = std::clamp(static_cast<double>(M) * static_cast<double>(N) * static_cast<double>(K) / least, 1.0, static_cast<double>(omp_get_max_threads()));
+  const Cutting c = cut(M, N, HWY_DYNAMIC_DISPATCH(shape_of_tile)(), static_cast<int>(threads), workspace.limit());
   const Problem problem{M, N, K, terms, finish, c.row_cuts, c.column_cuts, c.rows, c.columns};
   float* const scratch = workspace.at_least(c.floats * 4 * c.threads);
   const auto item = HWY_DYNAMIC_DISPATCH(multiply_item);

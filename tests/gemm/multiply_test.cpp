@@ -63,22 +63,30 @@ void expect_right(std::int64_t M, std::int64_t N, const std::vector<Pair>& pairs
   }, workspace);
   EXPECT_LE(workspace.bytes(), workspace.limit());
   int wrong = 0;
-  for (std::int64_t i = 0; i < M && wrong < 3; ++i)
-    for (std::int64_t j = 0; j < N && wrong < 3; ++j) {
-      double sum = 0, size = 0, K = 8;
-      for (const Pair& p : pairs)
-        for (std::int64_t k = 0; k < p.a.columns; ++k) {
-          const double x = static_cast<double>(p.a.values[static_cast<std::size_t>(i * p.a.columns + k)]) * static_cast<double>(p.b.values[static_cast<std::size_t>(k * N + j)]);
-          sum += x;
-          size += std::abs(x);
-          ++K;
+  double K = 8;
+  for (const Pair& p : pairs) K += static_cast<double>(p.a.columns);
+  std::vector<double> sums(static_cast<std::size_t>(N)), sizes(static_cast<std::size_t>(N));
+  for (std::int64_t i = 0; i < M && wrong < 3; ++i) {
+    sums.assign(sums.size(), 0.0);
+    sizes.assign(sizes.size(), 0.0);
+    for (const Pair& p : pairs)
+      for (std::int64_t k = 0; k < p.a.columns; ++k) {
+        const double factor = static_cast<double>(p.a.values[static_cast<std::size_t>(i * p.a.columns + k)]);
+        const float* row = p.b.values.data() + k * N;
+        for (std::size_t j = 0; j < sums.size(); ++j) {
+          sums[j] += factor * static_cast<double>(row[j]);
+          sizes[j] += std::abs(factor * static_cast<double>(row[j]));
         }
-      const double got = static_cast<double>(product[static_cast<std::size_t>(i * N + j)]);
-      const bool right = std::isfinite(sum) ? std::abs(got - sum) <= K * 0x1p-24 * size : std::isnan(sum) ? std::isnan(got) : got == sum;
-      if (right && seen[static_cast<std::size_t>(i * N + j)] == 1) continue;
+      }
+    for (std::size_t j = 0; j < sums.size() && wrong < 3; ++j) {
+      const auto at = static_cast<std::size_t>(i * N) + j;
+      const double got = static_cast<double>(product[at]);
+      const bool right = std::isfinite(sums[j]) ? std::abs(got - sums[j]) <= K * 0x1p-24 * sizes[j] : std::isnan(sums[j]) ? std::isnan(got) : got == sums[j];
+      if (right && seen[at] == 1) continue;
       ++wrong;
-      ADD_FAILURE() << M << " x " << N << ": element (" << i << ", " << j << ") is " << got << ", came " << seen[static_cast<std::size_t>(i * N + j)] << " times; wanted " << sum;
+      ADD_FAILURE() << M << " x " << N << ": element (" << i << ", " << j << ") is " << got << ", came " << seen[at] << " times; wanted " << sums[j];
     }
+  }
 }
 
 /// Runs each test on every instruction set of this machine.
@@ -173,7 +181,7 @@ TEST_P(EveryInstructionSet, is_right_for_any_thread_count) {
   for (int threads : {1, 2, 3, 7, 32}) {
     SCOPED_TRACE(threads);
     omp_set_num_threads(threads);
-    for (auto [M, N, K] : {std::array<std::int64_t, 3>{1, 5000, 70}, {1, 33, 3000}, {7, 900, 300}, {100, 100, 100}, {333, 17, 40}, {3, 3, 3}}) {
+    for (auto [M, N, K] : {std::array<std::int64_t, 3>{1, 7000, 300}, {1, 33, 30000}, {7, 900, 300}, {100, 100, 200}, {1333, 17, 90}, {3, 3, 3}}) {
       expect_right(M, N, {{{random_, M, K}, {random_, K, N}}}, workspace_);
       expect_right(M, N, {{{random_, M, K}, {random_, K, N, true}}}, workspace_);
     }
@@ -182,10 +190,10 @@ TEST_P(EveryInstructionSet, is_right_for_any_thread_count) {
 
 TEST_P(EveryInstructionSet, holds_no_more_memory_than_it_may) {
   for (std::int64_t limit : {64 << 10, 200 << 10, 1 << 20, 5 << 20})
-    for (int threads : {1, 4, 16}) {
+    for (int threads : {1, 16}) {
       omp_set_num_threads(threads);
       Workspace small(limit);
-      expect_right(130, 700, {{{random_, 130, 300}, {random_, 300, 700, true}}}, small);
+      expect_right(130, 500, {{{random_, 130, 300}, {random_, 300, 500, true}}}, small);
       expect_right(1, 3000, {{{random_, 1, 300}, {random_, 300, 3000}}}, small);
     }
 }
