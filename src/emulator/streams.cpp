@@ -138,13 +138,19 @@ struct Streams {
   Clock host;  // what the host has waited for
   DeviceHistory history;
   std::string running;
-  bool inside = false;  // of a piece of work
+  bool inside = false;   // of a piece of work
+  bool several = false;  // queues have been used since the history began: with one everything is ordered
 
-  /// With one stream everything is ordered.
-  [[nodiscard]] bool several() const { return queues.size() > 2 || (queues.size() == 2 && of_default->asked > 0); }
+  void look_for_several() { several = several || queues.size() > 2 || (queues.size() == 2 && of_default->asked > 0); }
+  void forget_history() {
+    history.clear();
+    several = false;
+    look_for_several();
+  }
   QueuePointer add(std::string name) {
     queues.push_back(std::make_shared<Queue>(Queue{numbers, std::move(name)}));
     ++numbers;
+    look_for_several();
     return queues.back();
   }
   void drop_the_dead() {
@@ -153,7 +159,7 @@ struct Streams {
     numbers = 1;
     of_default->asked = of_default->ran = 0;
     of_default->clock = host = {};
-    history.clear();
+    forget_history();
   }
 };
 
@@ -174,7 +180,7 @@ QueuePointer find(StreamHandle handle) {
 void run(Queue& queue, const Item& item) {
   if (!item.work.run || (has_fault() && !item.work.after_faults)) return;
   Streams& all = streams();
-  if (all.several()) all.history.start({queue.number, item.position, item.clock, item.work.name + " on " + queue.name});
+  if (all.several) all.history.start({queue.number, item.position, item.clock, item.work.name + " on " + queue.name});
   all.running = queue.name;
   all.inside = true;
   item.work.run();
@@ -197,6 +203,7 @@ void ask(const QueuePointer& queue, Work work, const MarkPointer& awaited) {
   Item item{std::move(work), awaited, ++queue->asked, queue->clock};
   queue->clock.set(queue->number, queue->asked);
   queue->items.push_back(std::move(item));
+  streams().look_for_several();
   if (queue == streams().of_default) run_to(queue, queue->asked);
 }
 
@@ -267,11 +274,11 @@ std::string pending_use(const void* host, std::size_t bytes) {
 
 std::string touch_device(std::uintptr_t address, std::size_t bytes, bool writes, bool atomic) {
   Streams& all = streams();
-  return all.inside && all.several() ? all.history.touch(address, bytes, writes, atomic) : std::string();
+  return all.inside && all.several ? all.history.touch(address, bytes, writes, atomic) : std::string();
 }
 
 void forget_device(std::uintptr_t address, std::size_t bytes) {
-  if (streams().several()) streams().history.forget(address, bytes);
+  if (streams().several) streams().history.forget(address, bytes);
 }
 
 std::string running_stream() { return streams().running; }
@@ -311,8 +318,8 @@ std::optional<Fault> run_call(const std::function<void()>& call) {
     run_to(queue, queue->asked);
     streams().host.join(queue->clock);
   }
-  streams().history.clear();
   destroy_stream(own);
+  streams().forget_history();
   const auto fault = take_fault();
   if (thrown && !fault) std::rethrow_exception(thrown);
   return fault;
