@@ -10,6 +10,7 @@
 #include "cli/option_checks.h"
 #include "cli/selection.h"
 #include "cli/terminal.h"
+#include "judge/device_library.h"
 
 namespace faibench {
 namespace {
@@ -20,7 +21,14 @@ struct Options {
   bool json = false;
 };
 
-std::vector<std::string> variants_of(const Task& task) {
+std::vector<std::string> variants_of(const Task& task, bool on_device) {
+  std::vector<std::string> names;
+  for (const Variant& variant : task.variants)
+    if (variant.on_device == on_device) names.push_back(variant.name);
+  return names;
+}
+
+std::vector<std::string> all_variants_of(const Task& task) {
   std::vector<std::string> names;
   for (const Variant& variant : task.variants) names.push_back(variant.name);
   return names;
@@ -42,8 +50,11 @@ std::string joined(const std::vector<std::string>& names) {
 std::string implemented_text(const Task* task) {
   if (!task) return "-";
   const std::vector<std::string> ranks = rank_variants_of(*task);
-  return joined(variants_of(*task)) + (ranks.empty() ? "" : " | ranks: " + joined(ranks));
+  const std::vector<std::string> device = variants_of(*task, true);
+  return joined(variants_of(*task, false)) + (device.empty() ? "" : " | GPU: " + joined(device)) + (ranks.empty() ? "" : " | ranks: " + joined(ranks));
 }
+
+bool has(DeviceKind kind) { return find_device_library(kind).has_value(); }
 
 int implemented_count(const Catalog& catalog) {
   return static_cast<int>(std::count_if(catalog.entries.begin(), catalog.entries.end(), [](const CatalogEntry& e) { return find_task(e.name) != nullptr; }));
@@ -57,6 +68,7 @@ void print_text(const Catalog& catalog, std::vector<const CatalogEntry*> entries
   fmt::print("{}\n", columns(rows, 0, isatty(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 1000));
   if (entries.size() != catalog.entries.size()) fmt::print("{} shown. ", entries.size());
   fmt::print("{} of the {} tasks that the catalog counts are known; implemented in this build: {}.\n", catalog.entries.size(), catalog.task_count, implemented_count(catalog));
+  fmt::print("GPU: this build {} CUDA kernels, and {} them on a CPU ('--emulate').\n", has(DeviceKind::cuda) ? "has" : "has no", has(DeviceKind::emulated) ? "can emulate" : "cannot emulate");
   fmt::print("ANCHOR: the speedup over the baseline that scores 0 (its square scores 1); gate: the gate alone decides. 'faibench show TASK' says more.\n");
 }
 
@@ -74,7 +86,8 @@ void print_json(const Catalog& catalog, const std::vector<const CatalogEntry*>& 
                                   {"max_submissions", entry->max_submissions},
                                   {"ref_speedup", entry->ref_speedup > 0 ? nlohmann::ordered_json(entry->ref_speedup) : nlohmann::ordered_json()},
                                   {"implemented", task != nullptr},
-                                  {"variants", task ? variants_of(*task) : std::vector<std::string>()},
+                                  {"variants", task ? all_variants_of(*task) : std::vector<std::string>()},
+                                  {"device_variants", task ? variants_of(*task, true) : std::vector<std::string>()},
                                   {"rank_variants", task ? rank_variants_of(*task) : std::vector<std::string>()}};
     std::vector<std::string> workloads;
     if (task)
@@ -83,7 +96,8 @@ void print_json(const Catalog& catalog, const std::vector<const CatalogEntry*>& 
     tasks.push_back(std::move(one));
   }
   const nlohmann::ordered_json out = {{"format", "faibench-list/1"},     {"task_count", catalog.task_count}, {"known", catalog.entries.size()},
-                                      {"implemented", implemented_count(catalog)}, {"by_bench", catalog.by_bench},     {"tasks", std::move(tasks)}};
+                                      {"implemented", implemented_count(catalog)}, {"by_bench", catalog.by_bench},
+                                      {"cuda_kernels", has(DeviceKind::cuda)}, {"emulated_kernels", has(DeviceKind::emulated)}, {"tasks", std::move(tasks)}};
   fmt::print("{}\n", out.dump(1));
 }
 

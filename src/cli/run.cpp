@@ -13,6 +13,7 @@
 #include "cli/option_checks.h"
 #include "cli/selection.h"
 #include "cli/terminal.h"
+#include "judge/device_library.h"
 #include "report/scoreboard.h"
 #include "results/run_file.h"
 #include "task/names.h"
@@ -40,6 +41,7 @@ void check_names(const RunOptions& run, const Catalog& catalog) {
   (void)select(catalog, {run.tasks, run.exclude, run.groups});
   for (const std::string& variant : run.variants) check_variant(variant);
   if (run.workload) check_workload(*run.workload);
+  if (run.emulate && !find_device_library(DeviceKind::emulated)) throw Error(Error::Kind::bad_input, "--emulate: " + no_device_library(DeviceKind::emulated));
 }
 
 void print_list(const char* title, const std::vector<std::string>& lines) {
@@ -96,10 +98,11 @@ void add_selection(CLI::App& command, Options& options) {
   command.add_option("--tasks", run.tasks, "Only tasks whose name matches this shell glob; may be repeated; default: all that this build has")->type_name("GLOB")->allow_extra_args(false);
   command.add_option("--exclude", run.exclude, "Leave out tasks whose name matches; may be repeated")->type_name("GLOB")->allow_extra_args(false);
   command.add_option("--group", run.groups, "Only tasks of this group; may be repeated")->type_name("GROUP")->allow_extra_args(false);
-  command.add_option("--workload", run.workload, "Sizes to run: smoke, standard, gpu or a task's own; default: standard")->type_name("NAME");
+  command.add_option("--workload", run.workload, "Sizes to run: smoke, standard, gpu or a task's own; default: standard, smoke with --emulate")->type_name("NAME");
   command.add_option("--variant", run.variants, "Variant to judge, a glob, or library:PATH for your own; may be repeated; default: cpu, cuda where there is a GPU, mpi and peer:* where a task has them")
       ->type_name("NAME")
       ->allow_extra_args(false);
+  command.add_flag("--emulate", run.emulate, "Run cuda variants on CPUs, a thread after another, and gate them on small sizes: errors named to the thread, no times, no score");
   command.add_option("--ranks", run.gang_sizes, "Ranks that a multi-rank task runs on; may be repeated; default: all")->type_name("N")->allow_extra_args(false)->check(CLI::Range(1, 1 << 20));
   command.add_option("--catalog", options.catalog, "Read this catalog file; default: the one built in")->type_name("FILE")->check(not_empty());
 }

@@ -9,6 +9,7 @@
 #include "cli/option_checks.h"
 #include "cli/selection.h"
 #include "cli/terminal.h"
+#include "judge/device_library.h"
 
 namespace faibench {
 namespace {
@@ -72,6 +73,17 @@ void print_contract(const Contract& contract, int width) {
   fmt::print("{}", columns(rows, 2, width));
 }
 
+bool can_emulate(const Variant& variant) { return find_device_library(DeviceKind::emulated) && !variant.name.starts_with("peer:"); }
+
+std::string device_text(const Variant& variant) {
+  std::string text = find_device_library(DeviceKind::cuda) ? "on a GPU" : "on a GPU: not in this build";
+  if (can_emulate(variant)) text += "; on a CPU with --emulate";
+  if (variant.on_host.empty()) return text;
+  text += "; in host memory: ";
+  for (const std::string& name : variant.on_host) text += (&name == &variant.on_host.front() ? "" : ", ") + name;
+  return text;
+}
+
 void print_multi_rank(const MultiRank& form, int width) {
   fmt::print("\nMulti-rank form: every rank holds a shard");
   print_contract(form.contract, width);
@@ -88,9 +100,10 @@ void print_text(const CatalogEntry& entry, const Task* task, int width) {
   if (task) {
     print_contract(task->contract, width);
     Rows variants, workloads;
-    for (const Variant& variant : task->variants) variants.push_back({variant.name, variant.idea});
+    for (const Variant& variant : task->variants) variants.push_back({variant.name, variant.idea + (variant.on_device ? " (" + device_text(variant) + ")" : "")});
     for (const Workload& workload : task->workloads)
-      workloads.push_back({workload.name, workload.description + (workload.parts.size() > 1 ? fmt::format(" ({} input sets a call)", workload.parts.size()) : "")});
+      workloads.push_back({workload.name, workload.description + (workload.parts.size() > 1 ? fmt::format(" ({} input sets a call)", workload.parts.size()) : "") +
+                                              (workload.also_gated.empty() ? "" : fmt::format(" (gated on {} other fill{} besides)", workload.also_gated.size(), workload.also_gated.size() > 1 ? "s" : ""))});
     fmt::print("\nVariants\n{}", columns(variants, 2, width));
     fmt::print("\nWorkloads\n{}", columns(workloads, 2, width));
     if (task->multi_rank) print_multi_rank(*task->multi_rank, width);
@@ -166,6 +179,13 @@ void print_json(const CatalogEntry& entry, const Task* task) {
     json["semantics"] = task->semantics;
     json["contract"] = contract_json(task->contract);
     json["variants"] = named_json(task->variants, "idea", idea);
+    for (std::size_t i = 0; i < task->variants.size(); ++i) {
+      const Variant& variant = task->variants[i];
+      if (!variant.on_device) continue;
+      json["variants"][i]["on_device"] = true;
+      json["variants"][i]["in_this_build"] = find_device_library(DeviceKind::cuda).has_value();
+      json["variants"][i]["emulated_in_this_build"] = can_emulate(variant);
+    }
     json["workloads"] = named_json(task->workloads, "description", description);
     json["cases"] = named_json(task->cases, "note", [](const Case& c) { return c.note; });
     json["gate"] = task->gate.text;

@@ -7,8 +7,8 @@ namespace faibench {
 
 std::string options_to_json(const RunOptions& options) {
   nlohmann::json json{{"tasks", options.tasks}, {"exclude", options.exclude}, {"groups", options.groups}, {"variants", options.variants}, {"gang_sizes", options.gang_sizes},
-                      {"gate_only", options.gate_only}};
-  json["workload"] = options.workload.value_or("standard");
+                      {"gate_only", options.gate_only}, {"emulate", options.emulate}};
+  json["workload"] = workload_of(options);
   json["seed"] = options.seed.value_or(1);
   json["budget_seconds"] = budget_of(options);
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -27,6 +27,7 @@ RunOptions fill_from(RunOptions options, const std::string& earlier_json) {
     if (!options.workload) options.workload = json.at("workload").get<std::string>();
     if (!options.seed) options.seed = json.at("seed").get<std::uint64_t>();
     if (!options.budget_seconds) options.budget_seconds = json.at("budget_seconds").get<double>();
+    options.emulate = options.emulate || json.value("emulate", false);  // not in files of the first days
     options.gate_only = options.gate_only || json.at("gate_only").get<bool>();
     return options;
   } catch (const nlohmann::json::exception& e) {

@@ -54,6 +54,7 @@ Record lost_record(const PlanItem& plan, std::uint64_t seed, std::string reason,
   record.variant = plan.variant;
   record.asked_variant = plan.asked_variant;
   record.workload = plan.workload;
+  record.emulated = plan.emulated;
   record.key = plan.key;
   record.ranks = plan.ranks;
   record.note = plan.note;
@@ -80,8 +81,9 @@ void Coordinator::start() {
   progress_.started(std::to_string(items_.size()) + " to judge on " + std::to_string(ranks_.size()) + (ranks_.size() == 1 ? " rank" : " ranks") +
                         (already_ > 0 ? ", " + std::to_string(already_) + " judged before" : "") + ", results in " + ledger_.run_file().string(),
                     standing());
+  const bool nothing_timed = std::all_of(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(solo_count_), [](const PlanItem& item) { return item.emulated; });
   for (int node : layout_.nodes) {
-    if (settings_.gate_only || solo_count_ == 0) {
+    if (settings_.gate_only || nothing_timed) {
       node_is_ready(node);
     } else {
       calibrate(node);
@@ -118,8 +120,9 @@ JudgeJob Coordinator::job_for(int rank, const PlanItem& item) const {
   job.ref_speedup = item.ref_speedup;
   job.cpus = layout_.places[r].cpus;
   job.slot_files = layout_.slot_files[r];
-  job.whole_task_in_slot = layout_.seats[r].whole_task_in_slot && !settings_.gate_only;  // nothing is timed: nothing can be disturbed
+  job.whole_task_in_slot = layout_.seats[r].whole_task_in_slot && !settings_.gate_only && !item.emulated;  // nothing is timed: nothing can be disturbed
   job.gate_only = settings_.gate_only;
+  job.emulate = item.emulated;
   job.peaks = peaks_[static_cast<std::size_t>(node_of(rank))];
   return job;
 }

@@ -91,6 +91,7 @@ std::string item_key(const ItemIdentity& identity) {
   add(text, std::to_string(identity.ranks));
   add(text, identity.worker_hash);
   add(text, identity.machine_class);
+  if (identity.emulated) add(text, "emulated");
   return hex(XXH3_128bits(text.data(), text.size()));
 }
 

@@ -17,6 +17,7 @@ struct ItemIdentity {
   int ranks = 1;
   std::string worker_hash;      ///< of the bytes of the program that judges and runs the variants
   std::string machine_class;    ///< CPU model, cores, instruction sets, GPUs of all hosts
+  bool emulated = false;        ///< a variant for GPUs, on the emulator
 };
 /// 32 hexadecimal digits (XXH3, 128 bits), equal for equal identities on every machine.
 std::string item_key(const ItemIdentity& identity);

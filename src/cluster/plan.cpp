@@ -39,6 +39,8 @@ void require_match(const std::vector<std::string>& globs, const std::vector<std:
   }
 }
 
+constexpr double emulated_seconds = 20;  // of a typical variant: cases are small, the emulator is slow
+
 // Fixed cases, random cases and blocks of fresh inputs, a baseline call and a gate each; the judge stops early where it can.
 WorkItem estimate(const RunOptions& options, double baseline_seconds) {
   const double budget = budget_of(options);
@@ -48,7 +50,11 @@ WorkItem estimate(const RunOptions& options, double baseline_seconds) {
 
 class Planner {
  public:
-  Planner(const RunOptions& options, const PlanSetting& setting) : options_(options), setting_(setting), workload_(options.workload.value_or("standard")) {}
+  Planner(const RunOptions& options, const PlanSetting& setting) : options_(options), setting_(setting), workload_(workload_of(options)) {
+    if (options.emulate && workload_ != "smoke")
+      throw Error(Error::Kind::bad_input, "--emulate gates small sizes, because the emulator is a thousand times slower than a CPU: its workload is smoke, not " + workload_);
+    if (options.emulate && setting.emulated_hash.empty()) throw Error(Error::Kind::bad_input, "--emulate: this build has no emulated kernels");
+  }
 
   Plan make() {
     select_tasks();
@@ -122,31 +128,48 @@ class Planner {
     return variant == "cpu" || variant == "cuda" || variant.starts_with("peer:");
   }
 
-  bool has_gpu_for(const std::string& variant) const { return !variant.starts_with("cuda") || setting_.some_rank_has_gpu; }
+  // Those of vendors' libraries are what the emulator cannot run.
+  bool can_emulate(const Variant& variant) const { return options_.emulate && !variant.name.starts_with("peer:"); }
+  bool can_run(const Variant& variant) const { return !variant.on_device || can_emulate(variant) || (!options_.emulate && gpu_missing().empty()); }
+
+  // Why no variant for GPUs can run here; empty: it can.
+  std::string gpu_missing() const { return !setting_.some_rank_has_gpu ? "no GPU on any rank" : setting_.cuda_hash.empty() ? "this build has no CUDA kernels" : ""; }
 
   void add_solo(const Task& task) {
     const Workload* workload = task.find_workload(workload_);
     if (!workload) return;
     std::set<std::string> added;
     for (const Variant& variant : task.variants) {
-      if (!wants(variant.name) || !has_gpu_for(variant.name)) continue;
+      if (!wants(variant.name)) continue;
+      if (!can_run(variant)) {
+        const bool named_it = std::ranges::find(options_.variants, variant.name) != options_.variants.end();
+        if (named_it && variant.name.starts_with("peer:"))  // ours have a CPU form to take their place
+          plan_.not_run.push_back(task.name + "/" + variant.name + ": " + (options_.emulate ? "a vendor's library cannot be emulated" : gpu_missing()));
+        continue;
+      }
       added.insert(variant.name);
       add_item(task, *workload, variant.name, "", "");
     }
     for (const std::string& variant : options_.variants) {
       if (variant.starts_with(library_prefix)) add_item(task, *workload, variant, "", "");
     }
+    if (!options_.emulate) add_in_place_of_device(task, *workload, added);
+  }
+
+  // Where a variant for GPUs cannot run, the CPU's does, and the record says so.
+  void add_in_place_of_device(const Task& task, const Workload& workload, const std::set<std::string>& added) {
     for (const auto& [asked, instead] : {std::pair<std::string, std::string>{"cuda", "cpu"}, {"cuda_baseline", "baseline"}}) {
-      const bool possible = task.find_variant(asked) && setting_.some_rank_has_gpu;
+      const bool possible = task.find_variant(asked) && gpu_missing().empty();
       const bool named_it = std::ranges::find(options_.variants, asked) != options_.variants.end();
       if (possible || !named_it || !task.find_variant(instead)) continue;
-      const std::string note = (setting_.some_rank_has_gpu ? "this build has no " + asked + " variant: ran " : "no GPU on any rank: ran ") + instead + " in place of " + asked;
+      const std::string why = gpu_missing().empty() ? "this build has no " + asked + " variant" : gpu_missing();
+      const std::string note = why + ": ran " + instead + " in place of " + asked;
       if (added.contains(instead)) {
         PlanItem& item = *std::ranges::find_if(plan_.items, [&](const PlanItem& i) { return i.task == &task && i.variant == instead; });
         item.asked_variant = asked;
         item.note = note;
       } else {
-        add_item(task, *workload, instead, asked, note);
+        add_item(task, workload, instead, asked, note);
       }
     }
   }
@@ -159,10 +182,15 @@ class Planner {
     item.note = note;
     item.workload = workload_;
     item.ref_speedup = anchor(task);
-    item.work = cost(item, workload.baseline_seconds);
-    item.work.needs_gpu = variant.starts_with("cuda");
-    const std::string bytes = variant.starts_with(library_prefix) ? setting_.worker_hash + file_hash(variant.substr(library_prefix.size())) : setting_.worker_hash;
-    item.key = item_key({task.name, contract_text(task, workload_), workload_, variant, options_.seed.value_or(1), 1, bytes, setting_.machine_class});
+    const Variant* ours = task.find_variant(variant);
+    const bool on_device = ours && ours->on_device;
+    item.emulated = on_device && options_.emulate;
+    item.work = item.emulated ? WorkItem{.expected_seconds = emulated_seconds} : cost(item, workload.baseline_seconds);
+    item.work.needs_gpu = on_device && !item.emulated;
+    std::string bytes = setting_.worker_hash;
+    if (variant.starts_with(library_prefix)) bytes += file_hash(variant.substr(library_prefix.size()));
+    else if (on_device) bytes += item.emulated ? setting_.emulated_hash : setting_.cuda_hash;
+    item.key = item_key({task.name, contract_text(task, workload_), workload_, variant, options_.seed.value_or(1), 1, bytes, setting_.machine_class, item.emulated});
     plan_.items.push_back(std::move(item));
   }
 
@@ -258,7 +286,9 @@ std::map<std::string, double> earlier_costs(const std::vector<Record>& records) 
   return costs;
 }
 
-double budget_of(const RunOptions& options) { return options.budget_seconds.value_or(options.workload == "smoke" ? 1 : 10); }
+std::string workload_of(const RunOptions& options) { return options.workload.value_or(options.emulate ? "smoke" : "standard"); }
+
+double budget_of(const RunOptions& options) { return options.budget_seconds.value_or(workload_of(options) == "smoke" ? 1 : 10); }
 
 Plan make_plan(const RunOptions& options, const PlanSetting& setting) { return Planner(options, setting).make(); }
 

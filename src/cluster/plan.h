@@ -20,6 +20,7 @@ struct PlanItem {
   std::string key;
   int ranks = 1;                             ///< of the gang
   bool gang = false;                         ///< the multi-rank form, in the ranks
+  bool emulated = false;                     ///< a variant for GPUs, on the emulator
   double ref_speedup = 0;                    ///< the catalog's anchor; 0: an implementation task
   WorkItem work;
   /// "task/variant", with "@ranks" for a gang.
@@ -39,6 +40,7 @@ struct PlanSetting {
   int world_size = 1;
   bool some_rank_has_gpu = false;
   std::string worker_hash, program_hash, machine_class;
+  std::string cuda_hash, emulated_hash;  ///< of the libraries of device variants; empty where the build has none
   std::map<std::string, double> earlier_seconds;  ///< by PlanItem::label() and workload, see cost_name()
 };
 
@@ -50,7 +52,8 @@ std::map<std::string, double> earlier_costs(const std::vector<Record>& records);
 /// Throws Error(bad_input) for names, globs and workloads that nothing answers to, naming the nearest known ones.
 Plan make_plan(const RunOptions& options, const PlanSetting& setting);
 
-
+/// What --workload was, or its default.
+std::string workload_of(const RunOptions& options);
 /// What --budget was, or its default: 10 s, and 1 s for the smoke workload, whose calls take microseconds.
 double budget_of(const RunOptions& options);
 

@@ -7,6 +7,7 @@
 
 #include "cluster/item_key.h"
 #include "communicator/mpi_communicator.h"
+#include "judge/device_library.h"
 #include "judge/judge_process.h"
 #include "launch/default_run_file.h"
 #include "tensor/error.h"
@@ -130,6 +131,8 @@ Preparation prepare(RunOptions options, std::vector<Place> places) {
   setting.worker_hash = ready.layout.places.front().worker_hash;
   setting.program_hash = ready.layout.places.front().program_hash;
   setting.machine_class = machine_class(hosts);
+  if (const auto library = find_device_library(DeviceKind::cuda); library && setting.some_rank_has_gpu) setting.cuda_hash = file_hash(*library);
+  if (const auto library = find_device_library(DeviceKind::emulated); library && options.emulate) setting.emulated_hash = file_hash(*library);
   setting.earlier_seconds = costs_of(options, ready.ledger.get());
   ready.plan = make_plan(options, setting);
   for (const PlanItem& item : ready.plan.items) {

@@ -38,8 +38,8 @@ void print_plan(const Preparation& preparation) {
   if (preparation.options.json) {
     auto json = nlohmann::json::array();
     for (const PlanItem* item : ordered) {
-      json.push_back({{"task", item->task->name}, {"variant", item->variant}, {"asked_variant", item->asked_variant}, {"workload", item->workload}, {"ranks", item->ranks},
-                      {"key", item->key}, {"expected_seconds", item->work.expected_seconds}, {"eligible_ranks", eligible_ranks(preparation, *item)}, {"note", item->note}});
+      json.push_back({{"task", item->task->name}, {"variant", item->variant}, {"asked_variant", item->asked_variant}, {"emulated", item->emulated}, {"workload", item->workload},
+                      {"ranks", item->ranks}, {"key", item->key}, {"expected_seconds", item->work.expected_seconds}, {"eligible_ranks", eligible_ranks(preparation, *item)}, {"note", item->note}});
     }
     fmt::print("{}\n", nlohmann::json{{"items", json}, {"already_judged", preparation.plan.items.size() - preparation.to_judge.size()}, {"not_run", preparation.plan.not_run},
                                       {"without_implementation", preparation.plan.without_implementation}}
@@ -53,7 +53,8 @@ void print_plan(const Preparation& preparation) {
   }
   fmt::print("{:>9}  {:<48} {:<10} {}\n", "expected", "task/variant", "workload", "ranks");
   for (const PlanItem* item : ordered) {
-    fmt::print("{:>7.1f} s  {:<48} {:<10} {}{}\n", item->work.expected_seconds, item->label(), item->workload, eligible_ranks(preparation, *item), item->note.empty() ? "" : "  (" + item->note + ")");
+    fmt::print("{:>7.1f} s  {:<48} {:<10} {}{}\n", item->work.expected_seconds, item->label(), item->workload, eligible_ranks(preparation, *item),
+               item->emulated ? "  (emulated)" : item->note.empty() ? "" : "  (" + item->note + ")");
   }
   if (const auto already = preparation.plan.items.size() - preparation.to_judge.size(); already > 0) fmt::print("{} more were judged before\n", already);
   for (const std::string& line : preparation.plan.not_run) fmt::print("cannot run: {}\n", line);

@@ -15,7 +15,7 @@ enum class DeviceKind { cuda, emulated };
 /// "emulated:cuda" is the variant "cuda", run by the emulator on a CPU.
 inline constexpr std::string_view emulated_prefix = "emulated:";
 
-/// lib/faibench/libfaibench_<kind>.so beside the folder of the worker program, or in $FAIBENCH_DEVICE_LIBRARIES; empty where it is not there: the build has none.
+/// lib/faibench/libfaibench_<kind>.so beside the folder of this program (or of $FAIBENCH_WORKER), or in $FAIBENCH_DEVICE_LIBRARIES; empty where it is not there: the build has none.
 std::optional<std::filesystem::path> find_device_library(DeviceKind kind);
 
 /// Why find_device_library() found none, and what to do: one line.

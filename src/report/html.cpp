@@ -47,7 +47,7 @@ std::string table(const std::vector<const Record*>& records) {
   html += "</tr></thead>\n<tbody>\n";
   for (const Record* r : records) {
     const bool timed = wording::is_timed(*r);
-    html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{}</td>", escaped(r->task), escaped(r->variant) + (r->ranks > 1 ? fmt::format(", {} ranks", r->ranks) : ""),
+    html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{}</td>", escaped(r->task), escaped(wording::variant(*r)) + (r->ranks > 1 ? fmt::format(", {} ranks", r->ranks) : ""),
                         escaped(r->workload), class_of(*r), escaped(wording::verdict(*r)));
     const std::string score = wording::counts(*r) ? fmt::format("{:.3f}", r->verdict == Verdict::passed ? r->score : 0.0) : "-";
     for (const std::string& cell :
@@ -98,7 +98,7 @@ std::string bar(const Record& r, const LogAxis& axis, double middle) {
   if (!wording::is_timed(r))
     return fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.0f}\">{}</text>\n", class_of(r), axis.at(1) + 6, middle + 4, escaped(wording::verdict(r)));
   const double one = axis.at(1), end = axis.at(r.speedup);
-  std::string svg = fmt::format("<g><title>{}, {}: {} ({} to {})</title>", escaped(r.task), escaped(r.variant), wording::ratio(r.speedup), wording::ratio(r.speedup_low), wording::ratio(r.speedup_high));
+  std::string svg = fmt::format("<g><title>{}, {}: {} ({} to {})</title>", escaped(r.task), escaped(wording::variant(r)), wording::ratio(r.speedup), wording::ratio(r.speedup_low), wording::ratio(r.speedup_high));
   svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.0f}\" width=\"{:.1f}\" height=\"14\" fill=\"#4878a8\"/>", std::min(one, end), middle - 7, std::abs(end - one));
   svg += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.0f}\" x2=\"{:.1f}\" y2=\"{:.0f}\" stroke=\"#111\" stroke-width=\"1.5\"/>", axis.at(r.speedup_low), middle, axis.at(r.speedup_high), middle);
   for (double x : {axis.at(r.speedup_low), axis.at(r.speedup_high)})
@@ -109,7 +109,7 @@ std::string bar(const Record& r, const LogAxis& axis, double middle) {
 std::string chart(const std::vector<const Record*>& all) {
   std::vector<const Record*> shown;
   for (const Record* r : all)
-    if (r->performance) shown.push_back(r);
+    if (r->performance && !r->emulated) shown.push_back(r);
   if (shown.empty()) return "";
   constexpr double row = 24, left = 330, width = 620;
   const double bottom = row * static_cast<double>(shown.size());
@@ -119,7 +119,7 @@ std::string chart(const std::vector<const Record*>& all) {
   for (std::size_t i = 0; i < shown.size(); ++i) {
     const Record& r = *shown[i];
     const double middle = row * (static_cast<double>(i) + 0.5);
-    svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"end\">{} {}</text>\n", left - 12, middle + 4, escaped(r.task), escaped(r.variant));
+    svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"end\">{} {}</text>\n", left - 12, middle + 4, escaped(r.task), escaped(wording::variant(r)));
     svg += bar(r, axis, middle);
     if (r.ref_speedup > 0)
       svg += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1:.0f}\" x2=\"{0:.1f}\" y2=\"{2:.0f}\" stroke=\"#c44e52\" stroke-width=\"3\"><title>anchor {3}</title></line>\n", axis.at(r.ref_speedup),
@@ -132,7 +132,7 @@ std::string failures(const std::vector<const Record*>& records) {
   std::string html;
   for (const Record* r : records) {
     if (r->verdict == Verdict::passed) continue;
-    html += fmt::format("<dt>{} {} {}: <span class=\"{}\">{}</span></dt>\n<dd>{}", escaped(r->task), escaped(r->variant), escaped(r->workload), class_of(*r), escaped(wording::verdict(*r)), escaped(r->detail));
+    html += fmt::format("<dt>{} {} {}: <span class=\"{}\">{}</span></dt>\n<dd>{}", escaped(r->task), escaped(wording::variant(*r)), escaped(r->workload), class_of(*r), escaped(wording::verdict(*r)), escaped(r->detail));
     std::string tail;
     for (const std::string& line : wording::last_lines(r->stderr_tail, 12)) tail += escaped(line) + "\n";
     if (!tail.empty()) html += "<pre>" + tail + "</pre>";
@@ -148,7 +148,7 @@ std::string notes(const std::vector<const Record*>& records) {
     if (!r->asked_variant.empty() && r->asked_variant != r->variant) text = "asked for " + r->asked_variant + ", ran " + r->variant;
     for (const std::string& flag : r->flags) text += (text.empty() ? "" : "; ") + flag;
     if (!r->note.empty()) text += (text.empty() ? "" : "; ") + r->note;
-    if (!text.empty()) html += fmt::format("<li>{} {}: {}</li>\n", escaped(r->task), escaped(r->variant), escaped(text));
+    if (!text.empty()) html += fmt::format("<li>{} {}: {}</li>\n", escaped(r->task), escaped(wording::variant(*r)), escaped(text));
   }
   return html.empty() ? "" : "<h2>Notes</h2>\n<ul>\n" + html + "</ul>\n";
 }
@@ -187,6 +187,7 @@ std::string html_report(const std::vector<Record>& records, const Provenance& pr
   html += fmt::format("<p>{} verdicts: <span class=\"passed\">{} passed</span>, <span class=\"failed\">{} failed</span>, <span class=\"open\">{} not run</span>. Mean score <strong>{:.3f}</strong> over all {}, whatever is not passed counting 0.",
                       s.records, s.passed, s.failed, s.not_run, s.mean_score, s.records);
   if (s.timed > 0) html += fmt::format(" Geometric mean speedup <strong>{}</strong> over the {} timed and passed; {} not passed are not in it.", wording::ratio(s.geometric_mean_speedup), s.timed, s.failed + s.not_run);
+  if (s.emulated > 0) html += " " + escaped(wording::emulated_line(s.emulated, s.emulated_passed)) + ".";
   html += "</p>\n";
   if (!provenance.machine_class.empty()) html += "<p class=\"quiet\">" + escaped(provenance.machine_class) + "</p>\n";
   html += order.empty() ? "<p>No verdicts.</p>\n" : table(order);

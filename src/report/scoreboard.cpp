@@ -24,7 +24,7 @@ std::vector<Column> columns_for(const std::vector<const Record*>& records) {
   const auto differs = [&](auto member) { return std::any_of(records.begin(), records.end(), [&](const Record* r) { return r->*member != records.front()->*member; }); };
   std::vector<Column> columns;
   columns.push_back({"task", false, 0, [](const Record& r) { return wording::printable(r.task); }});
-  columns.push_back({"variant", false, 0, [](const Record& r) { return wording::printable(r.variant); }});
+  columns.push_back({"variant", false, 0, [](const Record& r) { return wording::variant(r); }});
   if (!records.empty() && differs(&Record::workload)) columns.push_back({"workload", false, 0, [](const Record& r) { return wording::printable(r.workload); }});
   if (std::any_of(records.begin(), records.end(), [](const Record* r) { return r->ranks > 1; }))
     columns.push_back({"ranks", true, 0, [](const Record& r) { return std::to_string(r.ranks); }});
@@ -120,7 +120,7 @@ std::string failures(const std::vector<const Record*>& records, std::size_t widt
   std::string text;
   for (const Record* r : records) {
     if (r->verdict == Verdict::passed) continue;
-    std::string line = "  " + wording::printable(r->task) + " " + wording::printable(r->variant) + " " + wording::printable(r->workload) + ": " + wording::verdict(*r);
+    std::string line = "  " + wording::printable(r->task) + " " + wording::variant(*r) + " " + wording::printable(r->workload) + ": " + wording::verdict(*r);
     if (!r->detail.empty()) line += ": " + wording::printable(r->detail);
     text += wrapped(line, width, "      ");
     for (const std::string& last : wording::last_lines(r->stderr_tail, 3)) text += "      | " + shortened(last, std::max<std::size_t>(width - 8, 20)) + "\n";
@@ -135,7 +135,7 @@ std::string notes(const std::vector<const Record*>& records, std::size_t width) 
     if (!r->asked_variant.empty() && r->asked_variant != r->variant) line = "asked for " + wording::printable(r->asked_variant) + ", ran " + wording::printable(r->variant);
     for (const std::string& flag : r->flags) line += (line.empty() ? "" : "; ") + wording::printable(flag);
     if (!r->note.empty()) line += (line.empty() ? "" : "; ") + wording::printable(r->note);
-    if (!line.empty()) text += wrapped("  " + wording::printable(r->task) + " " + wording::printable(r->variant) + ": " + line, width, "      ");
+    if (!line.empty()) text += wrapped("  " + wording::printable(r->task) + " " + wording::variant(*r) + ": " + line, width, "      ");
   }
   return text.empty() ? "" : "\nNotes\n" + text;
 }
@@ -149,13 +149,15 @@ std::string heading(const Provenance& p) {
 }
 
 std::string summary_text(const Summary& s, std::size_t width) {
+  const std::string emulated = s.emulated > 0 ? wrapped(wording::emulated_line(s.emulated, s.emulated_passed), width, "  ") : "";
+  if (s.records == 0 && s.emulated > 0) return emulated;
   std::string text = fmt::format("{} verdict{}: {} passed, {} failed, {} not run\n", s.records, s.records == 1 ? "" : "s", s.passed, s.failed, s.not_run);
   text += fmt::format("mean score {:.3f} over all {}, whatever is not passed counting 0\n", s.mean_score, s.records);
   if (s.timed > 0)
     text += wrapped(fmt::format("geometric mean speedup {} over the {} timed and passed; {} not passed {} not in it", wording::ratio(s.geometric_mean_speedup), s.timed,
                                 s.failed + s.not_run, s.failed + s.not_run == 1 ? "is" : "are"),
                     width, "  ");
-  return text;
+  return text + emulated;
 }
 
 }  // namespace
@@ -164,6 +166,10 @@ Summary summarize(const std::vector<Record>& records) {
   Summary s;
   double scores = 0, logs = 0;
   for (const Record& r : records) {
+    if (r.emulated) {
+      ++s.emulated;
+      if (r.verdict == Verdict::passed) ++s.emulated_passed;
+    }
     if (!wording::counts(r)) continue;
     ++s.records;
     if (r.verdict == Verdict::passed) {
@@ -200,7 +206,8 @@ std::string scoreboard_json(const std::vector<Record>& records, const Provenance
   Json json;
   json["format"] = "faibench-scoreboard/1";
   json["summary"] = {{"records", s.records},       {"passed", s.passed}, {"failed", s.failed}, {"not_run", s.not_run},
-                     {"mean_score", s.mean_score}, {"timed", s.timed},   {"geometric_mean_speedup", s.geometric_mean_speedup}};
+                     {"mean_score", s.mean_score}, {"timed", s.timed},   {"geometric_mean_speedup", s.geometric_mean_speedup},
+                     {"emulated", s.emulated},     {"emulated_passed", s.emulated_passed}};
   json["records"] = Json::array();
   const std::vector<const Record*> order = wording::in_order(records);
   for (const Record* record : order) {

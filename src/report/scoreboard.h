@@ -8,7 +8,7 @@
 
 namespace faibench {
 
-/// Sums over a run that count failures openly. Peers (variants "peer:...") are shown beside ours and not counted.
+/// Sums over a run that count failures openly. Peers (variants "peer:...") are shown beside ours and not counted, emulated variants are counted apart.
 struct Summary {
   int records = 0;
   int passed = 0;
@@ -17,6 +17,7 @@ struct Summary {
   double mean_score = 0;          ///< over all records: whatever is not passed counts 0
   int timed = 0;                  ///< passed performance records with a speedup
   double geometric_mean_speedup = 0;  ///< over the `timed` ones alone; 0 if there are none
+  int emulated = 0, emulated_passed = 0;  ///< variants for GPUs on the emulator, in none of the sums above
 };
 Summary summarize(const std::vector<Record>& records);
 

@@ -69,7 +69,13 @@ std::vector<std::string> last_lines(std::string_view text, std::size_t count) {
   return lines;
 }
 
-bool counts(const Record& record) { return !record.variant.starts_with("peer:"); }
+std::string variant(const Record& record) { return printable(record.variant) + (record.emulated ? " (emulated)" : ""); }
+
+std::string emulated_line(int emulated, int passed) {
+  return fmt::format("{} variant{} for GPUs emulated on CPUs, neither timed nor scored: {} passed, {} did not", emulated, emulated == 1 ? "" : "s", passed, emulated - passed);
+}
+
+bool counts(const Record& record) { return !record.variant.starts_with("peer:") && !record.emulated; }
 bool is_timed(const Record& record) { return record.verdict == Verdict::passed && record.performance && record.speedup > 0 && std::isfinite(record.speedup); }
 bool was_not_run(const Record& record) { return record.verdict == Verdict::skipped || record.verdict == Verdict::lost; }
 

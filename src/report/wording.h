@@ -23,7 +23,11 @@ std::string printable(std::string_view text);
 /// The last lines of a text, printable each, empty ones left out.
 std::vector<std::string> last_lines(std::string_view text, std::size_t count);
 
-/// Whether the record counts in the sums: peers do not.
+/// "cuda", "cuda (emulated)".
+std::string variant(const Record& record);
+/// "3 variants for GPUs emulated on CPUs, neither timed nor scored: 2 passed, 1 did not".
+std::string emulated_line(int emulated, int passed);
+/// Whether the record counts in the sums: peers and emulated variants do not.
 bool counts(const Record& record);
 /// Whether it has a speedup that may be shown: passed, timed, scored by speed.
 bool is_timed(const Record& record);

@@ -26,6 +26,7 @@ TEST(ItemKey, changes_with_everything_that_a_verdict_depends_on) {
   add([](ItemIdentity& i) { i.ranks = 2; });
   add([](ItemIdentity& i) { i.worker_hash = "rebuilt"; });
   add([](ItemIdentity& i) { i.machine_class = "other"; });
+  add([](ItemIdentity& i) { i.emulated = true; });
   add([](ItemIdentity& i) { i.task = "tcontract", i.contract = ""; });  // fields do not run together
   EXPECT_EQ(item_key(base).size(), 32u);
 }

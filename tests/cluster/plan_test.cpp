@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace faibench {
 namespace {
 
@@ -116,14 +118,70 @@ TEST_F(MakePlan, runs_cpu_in_place_of_cuda_and_says_so) {
 }
 
 TEST_F(MakePlan, gives_cuda_variants_to_gpu_ranks) {
-  fast.variants.push_back({"cuda", {}, ""});
+  fast.variants.push_back(on_device("cuda", ""));
   setting.some_rank_has_gpu = true;
+  setting.cuda_hash = "kernels";
   options.tasks = {"fast"};
   options.variants = {"cuda"};
   const Plan plan = make_plan(options, setting);
   ASSERT_EQ(plan.items.size(), 1u);
   EXPECT_TRUE(plan.items[0].work.needs_gpu);
   EXPECT_EQ(plan.items[0].asked_variant, "");
+}
+
+TEST_F(MakePlan, says_why_a_gpu_alone_is_not_enough) {
+  fast.variants.push_back(on_device("cuda", ""));
+  fast.variants.push_back(on_device("peer:cublas", ""));
+  options.tasks = {"fast"};
+  options.variants = {"cuda", "peer:cublas"};
+  Plan plan = make_plan(options, setting);
+  ASSERT_EQ(plan.items.size(), 1u);
+  EXPECT_THAT(plan.items[0].note, HasSubstr("no GPU on any rank: ran cpu"));
+  EXPECT_THAT(plan.not_run, ElementsAre("fast/peer:cublas: no GPU on any rank"));
+  setting.some_rank_has_gpu = true;
+  plan = make_plan(options, setting);
+  ASSERT_EQ(plan.items.size(), 1u);
+  EXPECT_THAT(plan.items[0].note, HasSubstr("this build has no CUDA kernels: ran cpu"));
+}
+
+TEST_F(MakePlan, emulates_variants_for_gpus_on_the_smoke_workload) {
+  fast.variants.push_back(on_device("cuda", ""));
+  fast.variants.push_back(on_device("peer:cublas", ""));
+  setting.emulated_hash = "kernels";
+  options.workload.reset();
+  options.emulate = true;
+  EXPECT_THAT(labels(), ElementsAre("fast/cpu", "fast/peer:lib", "fast/cuda", "slow/cpu", "slow/peer:lib", "ranked/cpu", "ranked/peer:lib"));
+  options.variants = {"cuda"};
+  Plan plan = make_plan(options, setting);
+  ASSERT_EQ(plan.items.size(), 1u);  // no CPU variant in place of those that others lack
+  EXPECT_TRUE(plan.items[0].emulated);
+  EXPECT_FALSE(plan.items[0].work.needs_gpu);
+  EXPECT_EQ(plan.items[0].work.slot_seconds, 0);
+  EXPECT_EQ(plan.items[0].workload, "smoke");
+  options.variants = {"peer:cublas"};
+  options.tasks = {"fast"};
+  EXPECT_THAT(make_plan(options, setting).not_run, testing::Contains("fast/peer:cublas: a vendor's library cannot be emulated"));
+}
+
+TEST_F(MakePlan, tells_emulated_kernels_of_two_builds_apart_and_from_those_on_a_gpu) {
+  fast.variants.push_back(on_device("cuda", ""));
+  setting.some_rank_has_gpu = true;
+  setting.cuda_hash = setting.emulated_hash = "kernels";
+  options.tasks = {"fast"};
+  options.variants = {"cuda"};
+  std::set<std::string> keys = {make_plan(options, setting).items.at(0).key};
+  options.emulate = true;
+  EXPECT_TRUE(keys.insert(make_plan(options, setting).items.at(0).key).second);
+  setting.emulated_hash = "rebuilt";
+  EXPECT_TRUE(keys.insert(make_plan(options, setting).items.at(0).key).second);
+}
+
+TEST_F(MakePlan, emulates_at_no_other_size_and_not_without_the_emulator) {
+  options.emulate = true;
+  EXPECT_THAT(complaint(), HasSubstr("this build has no emulated kernels"));
+  setting.emulated_hash = "kernels";
+  options.workload = "standard";
+  EXPECT_THAT(complaint(), HasSubstr("its workload is smoke, not standard"));
 }
 
 TEST_F(MakePlan, names_the_nearest_known_for_what_nothing_answers_to) {

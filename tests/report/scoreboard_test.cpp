@@ -43,6 +43,26 @@ TEST(Summary, ignores_a_score_that_came_with_a_failure) {
   EXPECT_EQ(summarize(records).timed, 0);
 }
 
+TEST(Summary, counts_emulated_variants_apart) {
+  std::vector<Record> records = made_up_run();
+  const Summary before = summarize(records);
+  for (const Verdict verdict : {Verdict::passed, Verdict::crashed}) records.push_back(testing_support::verdict_of("coalesced_matrix_transpose", "cuda", verdict)), records.back().emulated = true;
+  records.back().reason = "race on shared memory";
+  const Summary after = summarize(records);
+  EXPECT_EQ(after.records, before.records);
+  EXPECT_EQ(after.failed, before.failed);
+  EXPECT_EQ(after.mean_score, before.mean_score);
+  EXPECT_EQ(after.emulated, 2);
+  EXPECT_EQ(after.emulated_passed, 1);
+  const std::string board = print_scoreboard(records, made_up_provenance());
+  EXPECT_NE(board.find("cuda (emulated)"), std::string::npos) << board;
+  EXPECT_NE(board.find("2 variants for GPUs emulated on CPUs, neither timed nor scored: 1 passed, 1 did not"), std::string::npos) << board;
+  EXPECT_NE(board.find("crashed (race on shared memory)"), std::string::npos) << board;
+  const std::string json = scoreboard_json(records, made_up_provenance());
+  EXPECT_NE(json.find("\"emulated\": true"), std::string::npos);
+  EXPECT_NE(json.find("\"emulated_passed\": 1"), std::string::npos);
+}
+
 TEST(Summary, of_nothing_is_zero) {
   EXPECT_EQ(summarize({}).mean_score, 0);
   EXPECT_EQ(summarize({}).geometric_mean_speedup, 0);
