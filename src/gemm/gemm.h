@@ -70,7 +70,7 @@ class Workspace {
 };
 
 /// The product sum over terms of a[M, k] @ b[k, N], handed to `finish` tile by tile. M, N, k >= 0; with no k at all the product is zero.
-/// Sums in f32 with fused multiply-adds; the order of a sum depends on the shape, the thread count and the instruction set. No element of the operands meets one of another
+/// Sums in f32, multiply-adds fused where the instruction set has them; the order of a sum depends on the shape, the thread count and the instruction set. No element of the operands meets one of another
 /// row of a or column of b: NaN and Inf stay in their row and column. Uses omp_get_max_threads() threads (one inside a parallel region). Allocates in `workspace` only,
 /// apart from some hundred bytes.
 void multiply(std::int64_t M, std::int64_t N, std::span<const Term> terms, const Finish& finish, Workspace& workspace);

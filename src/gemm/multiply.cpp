@@ -11,6 +11,7 @@
 
 #include "gemm/pack-inl.h"
 #include "gemm/problem.h"
+#include "gemm/stream-inl.h"
 #include "gemm/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -57,6 +58,7 @@ void multiply_item(const Problem& p, std::int64_t row_item, std::int64_t column_
   const std::int64_t first_row = p.M * row_item / p.row_cuts, rows = p.M * (row_item + 1) / p.row_cuts - first_row;
   const std::int64_t first_column = std::min(p.N, column_item * p.item_columns), columns = std::min(p.N, first_column + p.item_columns) - first_column;
   if (rows == 0 || columns == 0) return;
+  if (p.stream_k > 0) return stream_item(p, first_column, columns, scratch);
   float* const a = scratch;                                     // (rows, a_pitch)
   float* const b = a + (p.item_rows + 1) * a_pitch;             // (most_k, panel)
   float* const sums = b + most_k * tile_shape.columns;          // (panels, rows, panel)
@@ -130,6 +132,21 @@ Cutting cut(std::int64_t M, std::int64_t N, const TileShape& tile, int threads, 
   return c;
 }
 
+/// For few rows: a part of the columns each, two for a thread, so that one that is late matters less.
+Cutting cut_stream(std::int64_t M, std::int64_t N, std::int64_t K, int threads, std::int64_t limit, std::int64_t& stream_k) {
+  constexpr std::int64_t unit = 64, most_floats = 128 << 10;
+  Cutting c{};
+  const std::int64_t floats = std::min(most_floats, limit / 4 / threads) * 3 / 8;  // for the sums, and for a
+  c.rows = M;
+  c.row_cuts = 1;
+  c.columns = std::max(unit, std::min(up(cuts(N, 2 * threads), unit), floats / M / unit * unit));
+  c.column_cuts = cuts(N, c.columns);
+  stream_k = std::max<std::int64_t>(unit, std::min(up(K, unit), floats / M / unit * unit));
+  c.floats = up(stream_scratch_floats(M, c.columns, stream_k), 16);
+  c.threads = static_cast<int>(std::min<std::int64_t>({threads, c.column_cuts, std::max<std::int64_t>(1, limit / 4 / c.floats)}));
+  return c;
+}
+
 }  // namespace
 
 void multiply(std::int64_t M, std::int64_t N, std::span<const Term> terms, const Finish& finish, Workspace& workspace) {
@@ -138,8 +155,10 @@ void multiply(std::int64_t M, std::int64_t N, std::span<const Term> terms, const
   for (const Term& term : terms) K += term.k;
   constexpr double least = 1 << 19;  // multiply-adds of a thread: some 10 us, below which waking it costs more than it brings
   const double threads = std::clamp(static_cast<double>(M) * static_cast<double>(N) * static_cast<double>(K) / least, 1.0, static_cast<double>(omp_get_max_threads()));
-  const Cutting c = cut(M, N, HWY_DYNAMIC_DISPATCH(shape_of_tile)(), static_cast<int>(threads), workspace.limit());
-  const Problem problem{M, N, K, terms, finish, c.row_cuts, c.column_cuts, c.rows, c.columns};
+  std::int64_t stream_k = 0;
+  const Cutting c = M <= most_stream_rows ? cut_stream(M, N, K, static_cast<int>(threads), workspace.limit(), stream_k)
+                                          : cut(M, N, HWY_DYNAMIC_DISPATCH(shape_of_tile)(), static_cast<int>(threads), workspace.limit());
+  const Problem problem{M, N, K, terms, finish, c.row_cuts, c.column_cuts, c.rows, c.columns, stream_k};
   float* const scratch = workspace.at_least(c.floats * 4 * c.threads);
   const auto item = HWY_DYNAMIC_DISPATCH(multiply_item);
   const std::int64_t items = c.row_cuts * c.column_cuts;

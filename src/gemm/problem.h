@@ -19,7 +19,15 @@ struct Problem {
   const Finish& finish;
   std::int64_t row_cuts, column_cuts;
   std::int64_t item_rows, item_columns;  // of the largest item; columns in whole panels
+  std::int64_t stream_k = 0;             // not 0: few rows, and so many inner positions of a in scratch at a time
 };
+
+constexpr std::int64_t most_stream_rows = 32;  // above, what packing b costs is less than what the larger register tile brings
+
+/// Floats of scratch of an item of few rows: the unfinished sums, a's rows.
+inline std::int64_t stream_scratch_floats(std::int64_t rows, std::int64_t item_columns, std::int64_t stream_k) {
+  return rows * (item_columns + 16) + rows * (stream_k + 48);
+}
 
 /// Floats of scratch an item needs: a's packed rows, one panel of b, the unfinished sums.
 inline std::int64_t scratch_floats(std::int64_t item_rows, std::int64_t item_columns, const TileShape& tile) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -113,21 +114,35 @@ class EveryInstructionSet : public testing::TestWithParam<std::int64_t> {
 INSTANTIATE_TEST_SUITE_P(gemm, EveryInstructionSet, testing::Values(HWY_AVX3, HWY_AVX2, HWY_SCALAR), [](const auto& i) { return std::string(hwy::TargetName(i.param)); });
 
 TEST_P(EveryInstructionSet, is_right_around_every_tile_edge) {
-  for (std::int64_t M : {1, 2, 5, 6, 7, 12, 13, 14, 15, 27, 28, 29, 43})
+  for (std::int64_t M : {33, 34, 41, 42, 43, 56, 57, 85})
     for (std::int64_t N : {1, 3, 8, 15, 16, 17, 31, 32, 33, 48, 49, 65})
       for (std::int64_t K : {1, 4, 7}) expect_right(M, N, {{{random_, M, K}, {random_, K, N}}}, workspace_);
+}
+
+TEST_P(EveryInstructionSet, is_right_for_every_few_rows) {
+  for (std::int64_t M = 1; M <= 32; ++M)
+    for (std::int64_t N : {1, 4, 7, 16, 33, 64, 75, 130})
+      for (std::int64_t K : {1, 16, 21}) {
+        expect_right(M, N, {{{random_, M, K}, {random_, K, N}}}, workspace_);
+        expect_right(M, N, {{{random_, M, K}, {random_, K, N, true}}}, workspace_);
+      }
+}
+
+TEST_P(EveryInstructionSet, is_right_for_few_rows_and_long_sums) {
+  for (auto [M, N, K] : {std::array<std::int64_t, 3>{1, 40, 60000}, {32, 70, 3000}, {9, 3000, 50}})
+    for (bool transposed : {false, true}) expect_right(M, N, {{{random_, M, K}, {random_, K, N, transposed}}}, workspace_);
 }
 
 TEST_P(EveryInstructionSet, is_right_around_every_block_of_k) {
   for (std::int64_t K : {2, 3, 5, 15, 16, 17, 127, 128, 129, 255, 256, 257, 300, 511, 512, 513, 1001}) {
     expect_right(3, 50, {{{random_, 3, K}, {random_, K, 50}}}, workspace_);
-    expect_right(29, 35, {{{random_, 29, K}, {random_, K, 35}}}, workspace_);
+    expect_right(40, 35, {{{random_, 40, K}, {random_, K, 35}}}, workspace_);
   }
 }
 
 TEST_P(EveryInstructionSet, is_right_when_cut_into_many_items) {
   expect_right(400, 70, {{{random_, 400, 9}, {random_, 9, 70}}}, workspace_);
-  expect_right(19, 1100, {{{random_, 19, 270}, {random_, 270, 1100}}}, workspace_);
+  expect_right(39, 1100, {{{random_, 39, 270}, {random_, 270, 1100}}}, workspace_);
   expect_right(380, 600, {{{random_, 380, 31}, {random_, 31, 600}}}, workspace_);
 }
 
@@ -136,7 +151,7 @@ TEST_P(EveryInstructionSet, takes_any_layout_and_element_type) {
     for (Dtype of_b : {Dtype::f32, Dtype::f16})
       for (bool a_transposed : {false, true})
         for (bool b_transposed : {false, true})
-          for (auto [M, N, K] : {std::array<std::int64_t, 3>{1, 1, 1}, {1, 70, 33}, {5, 33, 40}, {17, 16, 31}, {33, 65, 300}}) {
+          for (auto [M, N, K] : {std::array<std::int64_t, 3>{1, 1, 1}, {1, 70, 33}, {5, 33, 40}, {17, 16, 31}, {33, 65, 300}, {45, 40, 33}}) {
             SCOPED_TRACE(testing::Message() << name_of(of_a) << (a_transposed ? "^T " : " ") << name_of(of_b) << (b_transposed ? "^T" : ""));
             expect_right(M, N, {{{random_, M, K, a_transposed, of_a, 3}, {random_, K, N, b_transposed, of_b, 5}}}, workspace_);
           }
@@ -145,14 +160,16 @@ TEST_P(EveryInstructionSet, takes_any_layout_and_element_type) {
 TEST_P(EveryInstructionSet, adds_up_terms) {
   for (std::int64_t k : {0, 1, 5, 16, 200, 256, 259})
     for (bool transposed : {false, true})
-      for (std::int64_t M : {1, 9, 31})
+      for (std::int64_t M : {1, 9, 47})
         expect_right(M, 41, {{{random_, M, k}, {random_, k, 41, transposed}}, {{random_, M, 3}, {random_, 3, 41, transposed, Dtype::f16}}, {{random_, M, 0}, {random_, 0, 41}}, {{random_, M, 70}, {random_, 70, 41}}},
                      workspace_);
 }
 
 TEST_P(EveryInstructionSet, gives_zeros_where_there_is_nothing_to_sum) {
   expect_right(17, 40, {}, workspace_);
+  expect_right(47, 40, {}, workspace_);
   expect_right(17, 40, {{{random_, 17, 0}, {random_, 0, 40}}}, workspace_);
+  expect_right(47, 40, {{{random_, 47, 0}, {random_, 0, 40}}}, workspace_);
   expect_right(1, 40, {{{random_, 1, 0}, {random_, 0, 40, true}}}, workspace_);
 }
 
@@ -164,7 +181,7 @@ TEST_P(EveryInstructionSet, is_silent_on_an_empty_product) {
 
 TEST_P(EveryInstructionSet, keeps_nan_and_infinity_in_their_row_and_column) {
   for (bool transposed : {false, true})
-    for (auto [M, N, K] : {std::array<std::int64_t, 3>{1, 37, 9}, {5, 37, 9}, {15, 33, 260}, {29, 49, 17}, {30, 17, 31}}) {
+    for (auto [M, N, K] : {std::array<std::int64_t, 3>{1, 37, 9}, {5, 37, 9}, {15, 33, 260}, {29, 49, 17}, {43, 17, 31}, {34, 33, 260}}) {
       Pair p{{random_, M, K}, {random_, K, N}};
       p.a.values[static_cast<std::size_t>((M / 2) * K + K - 1)] = inf;
       if (M > 3) p.a.values[static_cast<std::size_t>((M - 1) * K)] = std::nanf("");
@@ -199,25 +216,27 @@ TEST_P(EveryInstructionSet, holds_no_more_memory_than_it_may) {
 }
 
 TEST_P(EveryInstructionSet, finishes_as_asked) {
-  const std::int64_t M = 31, N = 53, K = 20;
-  const Pair p{{random_, M, K}, {random_, K, N}};
-  const Term term{p.a.matrix, p.b.matrix, K};
-  const auto size = static_cast<std::size_t>(M * N);
-  std::vector<float> plain(size), c(size), d(size), unread(size, std::nanf(""));
-  random_.fill_uniform(c, -1, 1);
-  multiply(M, N, {&term, 1}, store(plain.data(), N), workspace_);
-  multiply(M, N, {&term, 1}, scaled_sum(0.5f, -2.0f, c.data(), N, d.data(), N), workspace_);
-  for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(d[i], 0.5f * plain[i] + -2.0f * c[i]) << i;
-  for (float beta : {0.0f, -0.0f}) {
-    multiply(M, N, {&term, 1}, scaled_sum(3.0f, beta, unread.data(), N, d.data(), N), workspace_);
-    for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(d[i], 3.0f * plain[i]) << i;
+  for (std::int64_t M : {31, 45}) {
+    const std::int64_t N = 53, K = 20;
+    const Pair p{{random_, M, K}, {random_, K, N}};
+    const Term term{p.a.matrix, p.b.matrix, K};
+    const auto size = static_cast<std::size_t>(M * N);
+    std::vector<float> plain(size), c(size), d(size), unread(size, std::nanf(""));
+    random_.fill_uniform(c, -1, 1);
+    multiply(M, N, {&term, 1}, store(plain.data(), N), workspace_);
+    multiply(M, N, {&term, 1}, scaled_sum(0.5f, -2.0f, c.data(), N, d.data(), N), workspace_);
+    for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(d[i], 0.5f * plain[i] + -2.0f * c[i]) << i;
+    for (float beta : {0.0f, -0.0f}) {
+      multiply(M, N, {&term, 1}, scaled_sum(3.0f, beta, unread.data(), N, d.data(), N), workspace_);
+      for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(d[i], 3.0f * plain[i]) << i;
+    }
+    d = c;
+    multiply(M, N, {&term, 1}, add_to(d.data(), N), workspace_);
+    for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(d[i], c[i] + plain[i]) << i;
+    std::vector<f16> half(size);
+    multiply(M, N, {&term, 1}, store_f16(half.data(), N), workspace_);
+    for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(half[i], to_f16(plain[i])) << i;
   }
-  d = c;
-  multiply(M, N, {&term, 1}, add_to(d.data(), N), workspace_);
-  for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(d[i], c[i] + plain[i]) << i;
-  std::vector<f16> half(size);
-  multiply(M, N, {&term, 1}, store_f16(half.data(), N), workspace_);
-  for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(half[i], to_f16(plain[i])) << i;
 }
 
 TEST_P(EveryInstructionSet, writes_into_rows_of_any_stride) {
