@@ -235,6 +235,7 @@ std::vector<Case> cases() {
   cases.push_back(by_formula("odd_sums", "many sums that are ties between two f16", {24, 40, 48}, [](std::int64_t i, std::int64_t k) { return static_cast<float>(2047 - (i + k) % 3); }, one));
   cases.push_back(cancelling("large_between_small_result", "f16 partial sums overflow, the sum is 1 or -1", 1));
   cases.push_back(cancelling("large_far_apart", "the same, terms 37 columns apart", 37));
+  cases.push_back(cancelling("large_in_different_parts", "the same, 200 columns apart: a sum over k that is split must keep its parts in f32", 200));
   cases.push_back(row_sums("overflow", "[65504, 65520) rounds to 65504, from 65520 to Inf",
                            {{65504}, {65504, 8}, {65504, 15}, {65504, 15.984375f}, {65504, 16}, {65504, 16.015625f}, {65504, 32}, {65504, 65504}, {-65504, -15}, {-65504, -16}, {-65504, -1024, 1009}}, 7));
   cases.push_back(row_sums("ties", "f16 ties go to the even neighbour",

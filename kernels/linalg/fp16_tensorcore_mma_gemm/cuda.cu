@@ -225,8 +225,7 @@ __global__ void __launch_bounds__(threads, T::blocks) multiply_tiles(Problem p) 
     store_part<T>(p, row + warp_row, column + warp_column, sums);
     return;
   }
-  gpu::wait_copies<0>();
-  __syncthreads();  // the last fragments have been read: the stages make room for C
+  // All copies have come and all fragments been read before the last barrier of the loop: the stages make room for C.
   store_tile<T>(p, shared, row, column, warp_row, warp_column, sums);
 }
 

@@ -44,6 +44,7 @@ Task make() {
   task.variants = {
       {"reference", Kernel({bind(reference::gemm, {"A", "B", "C"})}), "the definition in f64, row after row"},
       {"baseline", Kernel({bind(baseline::gemm, {"A", "B", "C"})}), "one f32 sum an element, both factors converted in the innermost loop"},
+      {"cpu", Kernel({bind(cpu::gemm, {"A", "B", "C"})}), "an f32 product in packed panels and a register tile: f16 becomes f32 while packing, sums become f16 as a tile is finished"},
       on_device("cuda_baseline", "one thread an element, scalar f16 loads, f32 FMA; Tensor Cores unused"),
       on_device("cuda", "mma.sync on 128x128x32 tiles: cp.async in four stages, swizzled shared memory, ldmatrix, split K in f32 where tiles are few"),
   };
