@@ -75,12 +75,10 @@ TensorMap rotated(TensorMap outputs) {
   return outputs;
 }
 
-}  // namespace
-
-std::vector<std::string> lint_gate(const Task& task, const Workload& workload, std::uint64_t seed) {
+std::vector<std::string> lint_inputs(const Task& task, const Generator& generator, const std::string& name, std::uint64_t seed) {
   const auto inputs_of = [&](std::uint64_t repetition) {
-    Random random = Random(task.name, workload.name, seed, repetition).stream(0);
-    return workload.parts.front()(random);
+    Random random = Random(task.name, name, seed, repetition).stream(0);
+    return generator(random);
   };
   const TensorMap inputs = inputs_of(1);
   TensorMap previous = inputs_of(0);
@@ -106,8 +104,18 @@ std::vector<std::string> lint_gate(const Task& task, const Workload& workload, s
       {"the previous answer", stale},
       {"the right answer with its rows permuted", [&](const TensorRefMap& in) { return rotated(run_reference(task, in)); }},
   };
-  for (const auto& [name, fake] : fakes)
-    if (passes(task, input_refs, fake)) findings.push_back(std::string(name) + " passes the gate");
+  for (const auto& [what, fake] : fakes)
+    if (passes(task, input_refs, fake)) findings.push_back(std::string(what) + " passes the gate");
+  return findings;
+}
+
+}  // namespace
+
+std::vector<std::string> lint_gate(const Task& task, const Workload& workload, std::uint64_t seed) {
+  std::vector<std::string> findings = lint_inputs(task, workload.parts.front(), workload.name, seed);
+  for (std::size_t fill = 0; fill < workload.also_gated.size(); ++fill)
+    for (const std::string& finding : lint_inputs(task, workload.also_gated[fill], workload.name + " other fill " + std::to_string(fill), seed))
+      findings.push_back(finding + " (other fill " + std::to_string(fill + 1) + ")");
   return findings;
 }
 

@@ -1,0 +1,96 @@
+// What is gated of a workload besides its timed blocks.
+#include "judge/fills.h"
+
+#include <gtest/gtest.h>
+
+#include "judge/judge_process.h"
+#include "judge/processes.h"
+
+namespace faibench {
+namespace {
+
+Generator filled_with(float value, std::int64_t M, std::int64_t N) {
+  return [=](Random&) {
+    TensorMap inputs;
+    for (float& x : inputs.add("x", Tensor(Dtype::f32, {M, N})).flat<float>()) x = value;
+    return inputs;
+  };
+}
+
+/// The transpose with a gate of this test's own, judged here; the candidates run it as it is. The gate refuses every answer to inputs that hold 7.
+class OtherFills : public testing::Test {
+ protected:
+  OtherFills() {
+    adopt_orphans();
+    task.gate.check = [](const GateCall& call) -> GateResult {
+      ++gated;
+      if (call.inputs.at("x").flat<const float>()[0] == 7) return Mismatch{"y", {0, 0}, "7", "8", 0, ""};
+      return exact_outputs(call);
+    };
+    workload = {"standard", "", {filled_with(1, 3, 4)}, 0.001, {filled_with(2, 5, 3), filled_with(7, 2, 3)}};
+    for (Candidate* one : {&baseline, &candidate}) EXPECT_FALSE(one->load());
+    gated = 0;
+  }
+
+  Task task = *find_task("coalesced_matrix_transpose");
+  Workload workload;
+  JudgeJob job;
+  Candidate baseline{worker_path(), task.name, "baseline", {}, {}}, candidate{worker_path(), task.name, "cpu", {}, {}};
+  CallSite site{task};
+  static inline int gated = 0;
+};
+
+TEST_F(OtherFills, are_gated_once_each_and_a_failure_names_its_fill) {
+  const FillFinding finding = gate_other_fills(site, task, workload, job, baseline, candidate);
+  ASSERT_TRUE(finding.failure);
+  EXPECT_EQ(finding.where, "workload standard, other fill 2 of 2");
+  EXPECT_EQ(finding.failure->detail, "y[0, 0]: got 7, wanted 8");
+  EXPECT_EQ(finding.calls, 2);
+  EXPECT_EQ(gated, 2);
+}
+
+TEST_F(OtherFills, hold_where_every_answer_is_right) {
+  workload.also_gated.pop_back();
+  const FillFinding finding = gate_other_fills(site, task, workload, job, baseline, candidate);
+  EXPECT_FALSE(finding.failure);
+  EXPECT_EQ(finding.calls, 1);
+}
+
+TEST_F(OtherFills, ask_the_baseline_too_where_its_answer_is_not_taken_for_the_right_one) {
+  task.gate.baseline_is_expected = false;
+  try {
+    gate_other_fills(site, task, workload, job, baseline, candidate);
+    ADD_FAILURE() << "the baseline's answer was not gated";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind, Error::Kind::internal);
+    EXPECT_NE(std::string(error.what()).find("the baseline failed on workload standard, other fill 2 of 2"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(gated, 3);  // both answers to the first fill, the baseline's to the second
+}
+
+TEST_F(OtherFills, are_fresh_for_every_seed_and_alike_for_one) {
+  std::vector<std::uint32_t> seen;
+  workload.also_gated = {[&](Random& random) {
+    TensorMap inputs;
+    auto x = inputs.add("x", Tensor(Dtype::u32, {2})).flat<std::uint32_t>();
+    random.fill_bits(x);
+    seen.push_back(x[0]);
+    return filled_with(1, 2, 2)(random);
+  }};
+  for (const std::uint64_t seed : {1u, 1u, 2u}) {
+    job.seed = seed;
+    EXPECT_FALSE(gate_other_fills(site, task, workload, job, baseline, candidate).failure);
+  }
+  EXPECT_EQ(seen.at(0), seen.at(1));
+  EXPECT_NE(seen.at(0), seen.at(2));
+}
+
+TEST_F(OtherFills, belong_to_a_workload_that_is_gated_without_timing) {
+  const FillFinding finding = gate_workload(site, task, workload, job, candidate);
+  ASSERT_TRUE(finding.failure);
+  EXPECT_EQ(finding.where, "workload standard, other fill 2 of 2");
+  EXPECT_EQ(finding.calls, 3);
+}
+
+}  // namespace
+}  // namespace faibench
