@@ -78,8 +78,18 @@ TEST(Record, names_the_field_that_is_missing) {
   visit_record_fields(static_cast<const Record&>(Record{}), [](const FieldFact& field, const auto&) {
     auto json = nlohmann::json::parse(to_json(sample_record("t", "cpu", 2)));
     json.erase(std::string(field.name));
-    EXPECT_EQ(error_of(json.dump()), "field '" + std::string(field.name) + "' is missing");
+    EXPECT_EQ(error_of(json.dump()), field.later ? "accepted" : "field '" + std::string(field.name) + "' is missing");
   });
+}
+
+TEST(Record, of_the_first_days_has_the_defaults_of_what_came_later) {
+  auto json = nlohmann::json::parse(to_json(sample_record("t", "cpu", 2)));
+  int later = 0;
+  visit_record_fields(static_cast<const Record&>(Record{}), [&](const FieldFact& field, const auto&) {
+    if (field.later) later += static_cast<int>(json.erase(std::string(field.name)));
+  });
+  EXPECT_GT(later, 0);
+  EXPECT_FALSE(record_from_json(json.dump()).emulated);
 }
 
 TEST(Record, names_the_field_of_another_type) {

@@ -146,6 +146,47 @@ TEST(RunFile, cut_off_anywhere_is_refused) {
   }
 }
 
+// The table of records with one column less, as an earlier version wrote it.
+void drop_column(hid_t file, const std::string& name) {
+  const hdf5::Id table(H5Dopen2(file, "records", H5P_DEFAULT)), type(H5Dget_type(table.get())), rows(H5Dget_space(table.get()));
+  std::vector<std::pair<std::string, hdf5::Id>> kept;
+  std::size_t size = 0;
+  for (unsigned i = 0; i < static_cast<unsigned>(H5Tget_nmembers(type.get())); ++i) {
+    char* member = H5Tget_member_name(type.get(), i);
+    if (member != name) {
+      kept.emplace_back(member, H5Tget_member_type(type.get(), i));
+      size += H5Tget_size(kept.back().second.get());
+    }
+    H5free_memory(member);
+  }
+  const hdf5::Id less(H5Tcreate(H5T_COMPOUND, size));
+  std::size_t at = 0;
+  for (const auto& [member, of] : kept) {
+    H5Tinsert(less.get(), member.c_str(), at, of.get());
+    at += H5Tget_size(of.get());
+  }
+  std::vector<char> cells(size * static_cast<std::size_t>(H5Sget_simple_extent_npoints(rows.get())));
+  ASSERT_GE(H5Dread(table.get(), less.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, cells.data()), 0);
+  H5Ldelete(file, "records", H5P_DEFAULT);
+  const hdf5::Id earlier(H5Dcreate2(file, "records", less.get(), rows.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  ASSERT_GE(H5Dwrite(earlier.get(), less.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, cells.data()), 0);
+}
+
+TEST(RunFile, of_the_first_days_has_no_emulated_records) {
+  const TemporaryFolder folder;
+  write_run_file(folder / "run.h5", some_provenance(), some_records());
+  EXPECT_TRUE(read_run_file(folder / "run.h5").records.at(0).emulated);
+  {
+    const hdf5::Id file = hdf5::check(H5Fopen((folder / "run.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT), "file");
+    drop_column(file.get(), "emulated");
+  }
+  const std::vector<Record> records = read_run_file(folder / "run.h5").records;
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_FALSE(records[0].emulated);
+  EXPECT_EQ(records[0].task, "transpose");
+  EXPECT_EQ(records[0].speedup, some_records()[0].speedup);
+}
+
 // Damage one thing of a good file with HDF5 itself.
 struct Wrong {
   const char* name;
