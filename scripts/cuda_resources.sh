@@ -71,7 +71,7 @@ measure() {
   local file=$1 out=$2 own key
   own=$(mktemp -d "$work/XXXXXX")
   if [[ -n $cache ]]; then
-    key=$({ "$nvcc" --version; cat "${BASH_SOURCE[0]}" "$file" "$(dirname "$file")"/*.h "$root"/src/{cuda,tensor,task}/*.h; } | sha256sum | cut -c1-32)
+    key=$({ "$nvcc" --version; cat "${BASH_SOURCE[0]}" "$file"; find "$(dirname "$file")" "$root"/src/{cuda,tensor,task} -maxdepth 1 -name '*.h' -print0 | sort -z | xargs -0 cat; } | sha256sum | cut -c1-32)
     [[ -f $cache/$key ]] && { cp "$cache/$key" "$out"; return; }
   fi
   local arch

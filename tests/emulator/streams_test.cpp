@@ -2,13 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
-#include <numeric>
 #include <vector>
 
 #include "cuda/runtime.h"
 #include "emulator/device.h"
 #include "emulator/planted.h"
+#include "kernels/linalg/h2d_prefetch_compute_overlap/h2d_prefetch_compute_overlap.h"
 #include "tensor/error.h"
 
 namespace faibench::emulator {
@@ -334,6 +335,83 @@ TEST_F(Streams, let_through_what_a_call_throws_and_drop_its_work) {
   expect_none([&] { add_one(x.data(), y.data(), current_stream()); });
   EXPECT_THAT(y, Each(2.0f));
 }
+
+// ---- a task that is about streams: chunks in host memory, copied in pieces and mapped while the next are copied
+
+using Apply = decltype(&h2d_prefetch_compute_overlap::cuda::streamed_chunk_apply);
+
+/// Three chunks of 100 columns, one round; several pieces of 65536 elements.
+class ChunksFromTheHost : public testing::TestWithParam<Apply> {
+ protected:
+  static constexpr std::int64_t H = 2003, D = 100;
+  ChunksFromTheHost() : data(H * D), out(H * D, -1.0f), offsets{0, 900, 900, H}, scale{1.0f, 5.0f, -2.0f}, gain(D, 0.5f), bias(D, 0.25f) {
+    for (auto* vector : {&scale, &gain, &bias}) lend(*vector, Lent::Access::read);
+    lend(offsets, Lent::Access::read);
+    lend(out, Lent::Access::read_write);
+  }
+  template <class T>
+  void lend(std::vector<T>& vector, Lent::Access access) { lent.push_back(std::make_unique<Lent>(vector.data(), vector.size() * sizeof(T), "tensor", access)); }
+  void draw(int call) {
+    for (std::size_t k = 0; k < data.size(); ++k) data[k] = static_cast<float>((k * 7 + static_cast<std::size_t>(call) * 1001) % 1999) / 1000 - 1;
+  }
+  void run() { GetParam()({data.data(), {H, D}}, {offsets.data(), {4}}, {scale.data(), {3}}, {gain.data(), {D}}, {bias.data(), {D}}, 1, {out.data(), {H, D}}); }
+  std::int64_t wrong() const {
+    std::int64_t count = 0;
+    for (std::size_t k = 0; k < data.size(); ++k) {
+      const double z = 0.5 * (k < 900 * D ? 1.0 : -2.0) * data[k] + 0.25;
+      count += !(std::abs(out[k] - z / (1 + std::exp(-z))) < 1e-5);
+    }
+    return count;
+  }
+  std::vector<float> data, out;
+  std::vector<std::int64_t> offsets;
+  std::vector<float> scale, gain, bias;
+  std::vector<std::unique_ptr<Lent>> lent;
+};
+
+TEST_P(ChunksFromTheHost, are_complete_when_the_call_returns) {
+  lend(data, Lent::Access::page_locked);
+  draw(0);
+  const auto fault = run_call([&] {
+    run();
+    EXPECT_THAT(unfinished(), testing::IsEmpty());
+    EXPECT_EQ(wrong(), 0);
+  });
+  EXPECT_FALSE(fault.has_value()) << fault->message;
+}
+
+TEST_P(ChunksFromTheHost, may_lie_in_pageable_memory) {
+  draw(1);
+  const auto fault = run_call([&] { run(); });
+  EXPECT_FALSE(fault.has_value()) << fault->message;
+  EXPECT_EQ(wrong(), 0);
+}
+
+TEST_P(ChunksFromTheHost, change_between_calls_in_the_same_buffers) {
+  lend(data, Lent::Access::page_locked);
+  const auto fault = run_call([&] {
+    for (int call = 0; call < 5; ++call) {
+      draw(call);
+      run();
+      EXPECT_EQ(wrong(), 0) << call;
+    }
+  });
+  EXPECT_FALSE(fault.has_value()) << fault->message;
+}
+
+TEST_P(ChunksFromTheHost, wait_for_earlier_work_of_the_current_stream) {
+  lend(data, Lent::Access::page_locked);
+  draw(2);
+  const auto fault = run_call([&] {
+    cuda::fill(out.data(), 0xff, out.size() * sizeof(float), current_stream());
+    run();
+  });
+  EXPECT_FALSE(fault.has_value()) << fault->message;
+  EXPECT_EQ(wrong(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(h2d_prefetch_compute_overlap, ChunksFromTheHost, testing::Values(&h2d_prefetch_compute_overlap::cuda_baseline::streamed_chunk_apply, &h2d_prefetch_compute_overlap::cuda::streamed_chunk_apply),
+                         [](const auto& i) { return i.index == 0 ? "cuda_baseline" : "cuda"; });
 
 }  // namespace
 }  // namespace faibench::emulator
