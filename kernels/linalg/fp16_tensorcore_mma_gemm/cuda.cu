@@ -237,15 +237,20 @@ __global__ void sum_parts(const float* parts, int count, __half* C, Size size) {
   }
 }
 
+union Chunk {
+  uint4 whole;
+  __half halves[chunk];
+};
+
 /// Rows of `columns` elements to rows `stride` apart, zeros behind them; a thread makes a chunk.
 __global__ void align_rows(const __half* from, __half* to, Size rows, Size columns, Size stride) {
   const Size row_chunks = stride / chunk;
   for (Size at = Size{blockIdx.x} * blockDim.x + threadIdx.x; at < rows * row_chunks; at += Size{gridDim.x} * blockDim.x) {
     const Size row = at / row_chunks, column = at % row_chunks * chunk;
-    __align__(16) __half taken[chunk];
+    Chunk taken;
 #pragma unroll
-    for (int i = 0; i < chunk; ++i) taken[i] = column + i < columns ? from[row * columns + column + i] : __half(__half_raw{0});
-    *reinterpret_cast<uint4*>(to + row * stride + column) = *reinterpret_cast<const uint4*>(taken);
+    for (int i = 0; i < chunk; ++i) taken.halves[i] = column + i < columns ? from[row * columns + column + i] : __half(__half_raw{0});
+    *reinterpret_cast<uint4*>(to + row * stride + column) = taken.whole;
   }
 }
 

@@ -14,6 +14,7 @@ namespace {
 // ---- A @ B in f64: blocks of 4 rows by 16 columns, 256 deep, from packed copies ----
 
 constexpr std::int64_t block_rows = 4, block_columns = 16, block_depth = 256;
+constexpr std::int64_t alone = 1 << 18;  // operations below which a team of threads costs more than it saves
 using Eight = double __attribute__((vector_size(64)));
 
 std::int64_t blocks(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
@@ -39,7 +40,7 @@ void multiply_block(const double* a, const double* b, std::int64_t depth, double
 std::vector<double> pack_rows(View<const f16, 2> A) {
   const std::int64_t M = A.extent(0), K = A.extent(1), row_blocks = blocks(M, block_rows);
   std::vector<double> packed(static_cast<std::size_t>(blocks(K, block_depth) * row_blocks * block_rows * block_depth));
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (M * K > alone)
   for (std::int64_t i = 0; i < M; ++i)
     for (std::int64_t k = 0; k < K; ++k) {
       const std::int64_t block = k / block_depth * row_blocks + i / block_rows;
@@ -53,7 +54,7 @@ std::vector<double> product_in_f64(View<const f16, 2> A, View<const f16, 2> B) {
   std::vector<double> product(static_cast<std::size_t>(M * N));
   if (product.empty()) return product;
   const std::vector<double> packed = pack_rows(A);
-#pragma omp parallel for schedule(dynamic, 1)
+#pragma omp parallel for schedule(dynamic, 1) if (M * N * K > alone)
   for (std::int64_t first = 0; first < N; first += block_columns) {
     alignas(64) double panel[block_depth * block_columns], c[block_rows * block_columns];
     const std::int64_t columns = std::min(block_columns, N - first);
@@ -146,7 +147,7 @@ GateResult check(const GateCall& call) {
   const std::vector<double> product = product_in_f64(A, B);
   const Judgement judgement(A, B, c->view<const f16, 2>(), product);
   std::atomic<std::int64_t> first_wrong_row = shape[0];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (shape[0] * shape[1] > alone)
   for (std::int64_t i = 0; i < shape[0]; ++i)
     for (std::int64_t j = 0; j < shape[1] && i < first_wrong_row; ++j)
       if (judgement.element(i, j)) {
