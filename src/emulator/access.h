@@ -14,5 +14,7 @@ struct Access {
 void on_access(const Access& access);
 /// An array was indexed beyond its extent.
 void on_bad_index();
+/// An object is used at an address that its type's alignment forbids. Vector types of 16-bit floats are copied half by half on the host: no access of theirs would tell.
+void on_misaligned(std::uintptr_t address);
 
 }  // namespace faibench::emulator

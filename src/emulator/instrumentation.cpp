@@ -1,9 +1,10 @@
-// The compiler's own instrumentation, served by the emulator: kernels are compiled with -fsanitize=thread,bounds, which puts a call before every access to memory that
-// another thread could see, and before every index into an array of known extent. The sanitizers' run-time libraries stay out: these are the functions that the calls name.
+// The compiler's own instrumentation, served by the emulator: kernels are compiled with -fsanitize=thread,bounds,alignment, which puts a call before every access to memory that
+// another thread could see, before every index into an array of known extent, and where an object is at an address that its type forbids. The sanitizers' run-time libraries stay out: these are the functions that the calls name.
 #include "emulator/access.h"
 
 using faibench::emulator::on_access;
 using faibench::emulator::on_bad_index;
+using faibench::emulator::on_misaligned;
 
 namespace {
 std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
@@ -32,4 +33,6 @@ void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 void __ubsan_handle_out_of_bounds(void*, void*) { on_bad_index(); }
 void __ubsan_handle_out_of_bounds_abort(void*, void*) { on_bad_index(); }
+void __ubsan_handle_type_mismatch_v1(void*, void* at) { on_misaligned(number(at)); }
+void __ubsan_handle_type_mismatch_v1_abort(void*, void* at) { on_misaligned(number(at)); }
 }

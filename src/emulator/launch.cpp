@@ -339,6 +339,10 @@ void on_bad_index() {
   if (device.inside) fail(Fault::Kind::out_of_bounds, 0, "an index past the extent of its array");
 }
 
+void on_misaligned(std::uintptr_t address) {
+  if (device.inside) fail(Fault::Kind::misaligned, address, "an object at an address that is no multiple of its alignment");
+}
+
 void touch(const void* address, std::size_t bytes, bool writes, bool atomic) { on_access({number(address), bytes, writes, atomic}); }
 
 void copy_later(void* shared, const void* from, std::size_t bytes, std::size_t taken) {
