@@ -20,8 +20,8 @@ namespace {
 // Device memory starts with what nobody wants to read: signalling NaN as f32, far-off indices as integers.
 constexpr unsigned char never_written = 0xAF;
 constexpr std::align_val_t alignment{256};
-// A driver stages copies from pageable memory; beyond this they have been seen to arrive after later work of a non-blocking stream.
-constexpr std::size_t largest_staged_copy = 256 << 10;
+// A driver takes small copies from pageable memory along at once; larger ones have been seen to arrive after later work of a non-blocking stream.
+constexpr std::size_t largest_staged_copy = 64 << 10;
 
 std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 

@@ -150,9 +150,8 @@ void cuda::streamed_chunk_apply(View<const float, 2> data, Offsets offsets, Valu
   const cudaStream_t stream = faibench::cuda::current_stream();
   const faibench::cuda::Stream copying, computing[2];
   faibench::cuda::Event before, copied, done;
-  before.record(stream);  // whoever used `out` or made the parameters
+  before.record(stream);  // whoever used `out` or made the parameters; the kernels come after a copy, and so after it too
   before.hold(copying.get());
-  for (const auto& one : computing) before.hold(one.get());
   for (Size first = 0, number = 0; first < total; first += piece, ++number) {
     const Size last = std::min(first + piece, total);
     float* const part = out.data() + first;
