@@ -24,4 +24,12 @@ namespace cpu {
 template <class T> void causal_attention(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v, float scale, bool causal, View<T, 4> out);
 }
 
+/// The same on a GPU: the views point into device memory, the kernels run on cuda::current_stream(). The eager form takes 4*B*H*Lq*Lk bytes of device memory and more. Throws Error(device).
+namespace cuda_baseline {
+template <class T> void causal_attention(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v, float scale, bool causal, View<T, 4> out);
+}
+namespace cuda {
+template <class T> void causal_attention(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v, float scale, bool causal, View<T, 4> out);
+}
+
 }  // namespace faibench::flash_causal_attn_prefill

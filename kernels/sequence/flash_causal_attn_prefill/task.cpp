@@ -138,6 +138,8 @@ Task make() {
        "all scores of a head in memory, the masked ones too, pass after pass"},
       {"cpu", Kernel({overload(cpu::causal_attention<float>), overload(cpu::causal_attention<f16>), overload(cpu::causal_attention<bf16>)}),
        "queries of a head group on the vector lanes, online softmax, tiles past the diagonal skipped, longest rows first over threads"},
+      on_device("cuda_baseline", "one kernel an operation over all heads, all scores in device memory"),
+      on_device("cuda", "tensor-core tiles of 128 queries and 32 keys, online softmax in registers; f32 as sums of two tf32 numbers"),
   };
   const std::string distribution = "scale = D^-0.5; k, v ~ N(0,1), q[i] = k[t(i)] + N(0,1), t(i) uniform over the visible keys";
   task.workloads = {
