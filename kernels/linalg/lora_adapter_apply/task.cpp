@@ -95,7 +95,7 @@ Task make() {
       {"peer:five_pass", Kernel({bind(five_pass::apply, names)}), "the baseline's five passes with the product kernel of `cpu`"},
       on_device("cuda_baseline", "three products with a thread an output and two elementwise kernels"),
       on_device("cuda", "h first, then a base product whose main loop runs on over R more steps"),
-      on_device("peer:cuda_five_pass", "the baseline's five kernels with the product of `cuda`"),
+      on_device("cuda_five_pass", "the baseline's five kernels with the product of `cuda`"),
   };
   Workload smoke{"smoke", "T, I, O, R = 33, 65, 70, 5; uniform [-1,1), scale 2; also gated on integers", {[](Random& random) { return uniform_inputs(random, {33, 65, 70, 5}); }}, 0.001,
                  {[](Random& random) { return exact_inputs(random, {33, 65, 70, 5}); }}};
