@@ -191,8 +191,12 @@ class Soak:
         with open(self.output_name, "rb") as file:
             return file.read().count(b"going on with launch")
 
+    # As the run's file has it: what was lost and judged after all is judged.
     def result(self):
-        return {(record["task"], record["variant"], record["ranks"], record["key"]): record["verdict"] for record in journal_records(self.journal)}
+        records = journal_records(self.journal)
+        judged = {record["key"] for record in records}
+        return {(record["task"], record["variant"], record["ranks"], record["key"]): record["verdict"] for record in records
+                if not (record["key"].endswith(":lost") and record["key"][: -len(":lost")] in judged)}
 
     # A wounded run names what broke and goes on, or it ends; how long that took goes to `self.delays`.
     def wound(self, run):
