@@ -40,12 +40,12 @@ std::optional<Failure> gate_beside_baseline(CallSite& site, const Task& task, co
 
 }  // namespace
 
-FillFinding gate_other_fills(CallSite& site, const Task& task, const Workload& workload, const JudgeJob& job, Candidate& baseline, Candidate& candidate) {
+FillFinding gate_other_fills(CallSite& site, const Task& task, const Workload& workload, const JudgeJob& job, Candidate& baseline, Candidate& candidate, bool candidate_is_baseline) {
   FillFinding finding;
   for (std::size_t fill = 0; fill < workload.also_gated.size() && !finding.failure; ++fill) {
     finding.where = name_of_fill(workload, fill);
     ++finding.calls;
-    finding.failure = gate_beside_baseline(site, task, make_fill(task, workload, job, fill), baseline, candidate, job.variant == "baseline", finding.where);
+    finding.failure = gate_beside_baseline(site, task, make_fill(task, workload, job, fill), baseline, candidate, candidate_is_baseline, finding.where);
   }
   return finding;
 }

@@ -17,7 +17,7 @@ struct FillFinding {
 
 /// Workload::also_gated: each fill once through baseline and candidate, gated as in a timed block. Where the gate does not take the baseline's answer for the right one, that answer is
 /// gated too: throws Error(internal) when it fails.
-FillFinding gate_other_fills(CallSite& site, const Task& task, const Workload& workload, const JudgeJob& job, Candidate& baseline, Candidate& candidate);
+FillFinding gate_other_fills(CallSite& site, const Task& task, const Workload& workload, const JudgeJob& job, Candidate& baseline, Candidate& candidate, bool candidate_is_baseline);
 
 /// The timed inputs of a first block and every other fill, each once through the candidate alone, against the task's own expected outputs. For small sizes.
 FillFinding gate_workload(CallSite& site, const Task& task, const Workload& workload, const JudgeJob& job, Candidate& candidate);

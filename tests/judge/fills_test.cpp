@@ -41,7 +41,7 @@ class OtherFills : public testing::Test {
 };
 
 TEST_F(OtherFills, are_gated_once_each_and_a_failure_names_its_fill) {
-  const FillFinding finding = gate_other_fills(site, task, workload, job, baseline, candidate);
+  const FillFinding finding = gate_other_fills(site, task, workload, job, baseline, candidate, false);
   ASSERT_TRUE(finding.failure);
   EXPECT_EQ(finding.where, "workload standard, other fill 2 of 2");
   EXPECT_EQ(finding.failure->detail, "y[0, 0]: got 7, wanted 8");
@@ -51,7 +51,7 @@ TEST_F(OtherFills, are_gated_once_each_and_a_failure_names_its_fill) {
 
 TEST_F(OtherFills, hold_where_every_answer_is_right) {
   workload.also_gated.pop_back();
-  const FillFinding finding = gate_other_fills(site, task, workload, job, baseline, candidate);
+  const FillFinding finding = gate_other_fills(site, task, workload, job, baseline, candidate, false);
   EXPECT_FALSE(finding.failure);
   EXPECT_EQ(finding.calls, 1);
 }
@@ -59,7 +59,7 @@ TEST_F(OtherFills, hold_where_every_answer_is_right) {
 TEST_F(OtherFills, ask_the_baseline_too_where_its_answer_is_not_taken_for_the_right_one) {
   task.gate.baseline_is_expected = false;
   try {
-    gate_other_fills(site, task, workload, job, baseline, candidate);
+    gate_other_fills(site, task, workload, job, baseline, candidate, false);
     ADD_FAILURE() << "the baseline's answer was not gated";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind, Error::Kind::internal);
@@ -79,7 +79,7 @@ TEST_F(OtherFills, are_fresh_for_every_seed_and_alike_for_one) {
   }};
   for (const std::uint64_t seed : {1u, 1u, 2u}) {
     job.seed = seed;
-    EXPECT_FALSE(gate_other_fills(site, task, workload, job, baseline, candidate).failure);
+    EXPECT_FALSE(gate_other_fills(site, task, workload, job, baseline, candidate, false).failure);
   }
   EXPECT_EQ(seen.at(0), seen.at(1));
   EXPECT_NE(seen.at(0), seen.at(2));
