@@ -257,7 +257,10 @@ def main():
             records(options.run).to_csv(sys.stdout, index=False)
         else:
             columns = ["task", "variant", "workload", "verdict", "reason", "score", "speedup", "speedup_low", "speedup_high", "seconds"]
-            print(records(options.run)[columns].to_string(index=False))
+            table = records(options.run)
+            if "emulated" in table and table.emulated.any():  # not in files of the first days
+                columns.insert(3, "emulated")
+            print(table[columns].to_string(index=False))
     except (OSError, KeyError, ValueError) as error:
         print(f"read_results: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
         return 2
