@@ -51,6 +51,14 @@ TEST_F(Fp16Gemm, every_variant_holds_on_case_files) {
   for (const char* variant : {"reference", "baseline", "cpu"}) check_case_files(task(), variant);
 }
 
+TEST_F(Fp16Gemm, peers_that_the_build_found_hold_too) {
+  for (const Variant& variant : task().variants)
+    if (variant.name.starts_with("peer:") && !variant.on_device) {
+      check_all_cases(task(), variant.name);
+      check_random_cases(task(), variant.name, 40);
+    }
+}
+
 TEST_F(Fp16Gemm, the_answers_of_the_case_files_pass_the_gate) {
   int answers = 0;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(std::getenv("FAIBENCH_CASES")) / task().name)) {

@@ -9,6 +9,7 @@
 #include "kernels/linalg/fp16_tensorcore_mma_gemm/fp16_tensorcore_mma_gemm.h"
 #include "kernels/linalg/fp16_tensorcore_mma_gemm/gate.h"
 #include "kernels/linalg/fp16_tensorcore_mma_gemm/inputs.h"
+#include "kernels/linalg/fp16_tensorcore_mma_gemm/peer.h"
 
 namespace faibench {
 namespace fp16_tensorcore_mma_gemm {
@@ -25,6 +26,9 @@ void reference::gemm(View<const f16, 2> A, View<const f16, 2> B, View<f16, 2> C)
 }
 
 namespace {
+
+template <peers::Library library>
+void gemm_of(View<const f16, 2> A, View<const f16, 2> B, View<f16, 2> C) { peer::gemm(library, A, B, C); }
 
 Workload workload(std::string name, std::string description, const Sizes& sizes, TensorMap (*fill)(Random&, const Sizes&), double seconds) {
   return {std::move(name), std::move(description), {[sizes, fill](Random& random) { return fill(random, sizes); }}, seconds, {[sizes](Random& random) { return exact_inputs(random, sizes); }}};
@@ -48,6 +52,9 @@ Task make() {
       on_device("cuda_baseline", "one thread an element, scalar f16 loads, f32 FMA; Tensor Cores unused"),
       on_device("cuda", "mma.sync on 128x128x32 tiles: cp.async in four stages, swizzled shared memory, ldmatrix, split K in f32 where tiles are few"),
   };
+  peers::for_each_library([&]<peers::Library library>() {
+    task.variants.push_back({peers::variant_name(library), Kernel({bind(gemm_of<library>, {"A", "B", "C"})}), "sgemm on f32 copies, conversions included"});
+  });
   const std::string normal = "A normal(0,1), B normal(0,1)/sqrt(K), rounded to f16; also gated on the fill exact", reported = "; reported, not scored";
   task.workloads = {
       workload("smoke", "M, N, K = 65, 97, 136; uniform [-1,1) rounded to f16; also gated on the fill exact", {65, 97, 136}, uniform_inputs, 0.002),
