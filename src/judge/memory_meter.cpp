@@ -48,7 +48,8 @@ bool MemoryMeter::look(Held& held) const {
 }
 
 void MemoryMeter::take(const Held& held) {
-  const std::int64_t stacks = std::max<std::int64_t>(0, held.threads - before_.threads) * stack_bytes_;
+  most_threads_ = std::max(most_threads_, held.threads - before_.threads);  // the system keeps stacks of threads that ended
+  const std::int64_t stacks = most_threads_ * stack_bytes_;
   peak_ = std::max({peak_, held.resident - before_.resident, held.beside_files - before_.beside_files, held.mapped - before_.mapped - stacks});
 }
 

@@ -34,7 +34,7 @@ class MemoryMeter {
 
   std::string status_, clear_;
   Held before_;
-  std::int64_t stack_bytes_ = 0, start_high_water_ = 0, peak_ = 0;
+  std::int64_t stack_bytes_ = 0, most_threads_ = 0, start_high_water_ = 0, peak_ = 0;
   std::jthread sampler_;
 };
 

@@ -42,6 +42,7 @@ __global__ void find_bad(const float* A, Size a_size, const float* B, Size b_siz
 }
 
 constexpr int projected_rows = 4, projected_columns = 16, project_threads = 128;
+static_assert(projected_rows * projected_columns == 64, "two sums a lane");
 
 /// Four of a row from step k on, zeros behind its end.
 template <bool whole_fours>
@@ -51,6 +52,8 @@ __device__ float4 load_four(const float* row, Size k, Size I) {
   return make_float4(row[k], k + 1 < I ? row[k + 1] : 0, k + 2 < I ? row[k + 2] : 0, k + 3 < I ? row[k + 3] : 0);
 }
 
+__device__ void add_four(float& sum, float4 a, float4 b) { sum = fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum)))); }
+
 /// h[t, r] = scale * sum over i of x[t, i] * A[r, i]. A block has four rows of x; its threads share the steps, then the sums.
 template <bool whole_fours>
 __global__ void __launch_bounds__(project_threads, 4) project(const float* __restrict__ x, const float* __restrict__ A, float scale, float* __restrict__ h, Size T, Size I, Size R) {
@@ -59,7 +62,7 @@ __global__ void __launch_bounds__(project_threads, 4) project(const float* __res
   for (Size group = blockIdx.x; group < (T + projected_rows - 1) / projected_rows; group += gridDim.x) {
     const Size t = group * projected_rows;
     for (Size r = 0; r < R; r += projected_columns) {
-      float sums[projected_rows][projected_columns] = {};
+      float sums[projected_rows * projected_columns] = {};  // (row, column)
 #pragma unroll 1
       for (Size first = 128 * warp; first < I; first += 4 * project_threads) {
         const Size k = first + 4 * lane;
@@ -70,18 +73,22 @@ __global__ void __launch_bounds__(project_threads, 4) project(const float* __res
         for (int j = 0; j < projected_columns; ++j) {
           const float4 of_a = load_four<whole_fours>(A + (r + j < R ? r + j : R - 1) * I, k, I);
 #pragma unroll
-          for (int i = 0; i < projected_rows; ++i) sums[i][j] = fmaf(of_x[i].w, of_a.w, fmaf(of_x[i].z, of_a.z, fmaf(of_x[i].y, of_a.y, fmaf(of_x[i].x, of_a.x, sums[i][j]))));
+          for (int i = 0; i < projected_rows; ++i) add_four(sums[i * projected_columns + j], of_x[i], of_a);
           if (j % 4 == 3) __syncwarp();  // keeps the compiler from loading all of A's rows first, into registers that are not there
         }
       }
+      const int kept = 2 * lane;
 #pragma unroll
-      for (int i = 0; i < projected_rows; ++i)
+      for (int half = 32; half > 1; half /= 2) {  // each lane keeps one half of its sums and gives the other to the lane half/2 away: at the end it has those of 2*lane and 2*lane + 1
+        const bool upper = kept & half;
 #pragma unroll
-        for (int j = 0; j < projected_columns; ++j) {
-          float sum = sums[i][j];
-          for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
-          if (lane == 0) parts[warp][i * projected_columns + j] = sum;
+        for (int i = 0; i < half; ++i) {
+          const float give = upper ? sums[i] : sums[i + half], keep = upper ? sums[i + half] : sums[i];
+          sums[i] = keep + __shfl_xor_sync(~0u, give, half / 2);
         }
+      }
+      parts[warp][kept] = sums[0];
+      parts[warp][kept + 1] = sums[1];
       __syncthreads();
       if (threadIdx.x < projected_rows * projected_columns) {
         const Size row = t + static_cast<int>(threadIdx.x) / projected_columns, column = r + static_cast<int>(threadIdx.x) % projected_columns;
