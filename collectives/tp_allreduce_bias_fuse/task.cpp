@@ -373,6 +373,8 @@ Task make() {
        "one operation a line, each into a new buffer"},
       {"cpu", Kernel({bind(cpu::reduce_partials<float>, names), bind(cpu::reduce_partials<f16>, names), bind(cpu::reduce_partials<bf16>, names)}),
        "one pass over P streams side by side, f32 in registers, streamed stores"},
+      on_device("cuda_baseline", "one kernel an operation, f32 intermediates in device memory"),
+      on_device("cuda", "16 bytes of every rank a thread, added in registers, stored once"),
   };
   const auto part = [](Dtype dtype, std::int64_t P, std::int64_t M, std::int64_t N) { return Generator([=](Random& random) { return activations(random, dtype, P, M, N); }); };
   const std::string values = "; normal(0, 0.05), one channel in 256 times 50; bias normal(0, 0.02)";
