@@ -234,8 +234,8 @@ __global__ void __launch_bounds__(256) cast(const float* from, T* to, Size count
   for (Size e = Size{blockIdx.x} * blockDim.x + threadIdx.x; e < count; e += Size{gridDim.x} * blockDim.x) to[e] = narrowed<T>(from[e]);
 }
 
-// An element a thread; more than fit a grid are walked over.
-faibench::cuda::Shape elementwise(Size count) { return {at_most((count + 255) / 256, 1 << 30), 256}; }
+// As many threads as run at one time, each for many elements.
+faibench::cuda::Shape elementwise(Size count) { return {at_most((count + 255) / 256, 8 * faibench::cuda::multiprocessors()), 256}; }
 
 template <class T>
 void attend_eagerly(const Problem<T>& p) {
@@ -257,7 +257,7 @@ void attend_eagerly(const Problem<T>& p) {
     launch("multiply_by", multiply_by, elementwise(scores), weights.data, scores, p.scale);
     if (p.causal) launch("mask", mask<T>, elementwise(scores), weights.data, scores, p);
     const Size rows = p.B * p.H * p.Lq;
-    launch("softmax", softmax, {at_most(rows, 1 << 30), at_most((p.Lk + 31) / 32 * 32, 256)}, weights.data, rows, p.Lk);
+    launch("softmax", softmax, {at_most(rows, 1 << 30), at_most((p.Lk + 255) / 256 * 32, 256)}, weights.data, rows, p.Lk);
   }
   if constexpr (std::is_same_v<T, float>) {
     multiply_all<true, T, T>("weighted_values", {weights.data, weights.batch, weights.head, weights.row}, values, out, p.B, p.H, p.Lq, p.D, p.Lk);
@@ -365,9 +365,9 @@ __device__ __forceinline__ std::uint32_t packed(float low, float high) {
   return bits;
 }
 
-/// s = sign * q*k^T: the warp's queries from `row` of the tile on, all keys of theirs.
+/// s = q*k^T: the warp's queries from `row` of the tile on, all keys of theirs; the first `used_chunks` of a row are not all zero.
 template <class T, int width>
-__device__ __forceinline__ void score(Sums (&s)[Tile<T, width>::fragments][Tile<T, width>::keys / 8], const uint4* q_tile, int row, const uint4* k_tile) {
+__device__ __forceinline__ void score(Sums (&s)[Tile<T, width>::fragments][Tile<T, width>::keys / 8], const uint4* q_tile, int row, const uint4* k_tile, int used_chunks) {
   using S = Tile<T, width>;
   const int lane = static_cast<int>(threadIdx.x) % 32, q_row = row + lane % 16, q_swizzle = S::swizzle(q_row) ^ lane / 16;
   const int k_row = lane % 8 + lane / 16 * 8, k_swizzle = S::swizzle(k_row) ^ lane / 8 % 2;
@@ -376,7 +376,7 @@ __device__ __forceinline__ void score(Sums (&s)[Tile<T, width>::fragments][Tile<
 #pragma unroll
     for (int n = 0; n < S::keys / 8; ++n) s[f][n][0] = s[f][n][1] = s[f][n][2] = s[f][n][3] = 0;
 #pragma unroll(sizeof(T) == 4 ? 1 : 2)
-  for (int chunk = 0; chunk < S::chunks; chunk += 2) {
+  for (int chunk = 0; chunk < used_chunks; chunk += 2) {
     Operand<T, 4> a[S::fragments];
 #pragma unroll
     for (int f = 0; f < S::fragments; ++f) {
@@ -497,7 +497,7 @@ __global__ void __launch_bounds__(Tile<T, width>::threads, 2) attend(Problem<T> 
     if (tile >= warp_tiles) continue;
 
     Sums s[S::fragments][S::keys / 8];
-    score<T, width>(s, q_tile, row, k_tiles + tile % 2 * S::keys * S::chunks);
+    score<T, width>(s, q_tile, row, k_tiles + tile % 2 * S::keys * S::chunks, (D + S::in_chunk - 1) / S::in_chunk);
     // Of this tile, row r of the warp sees keys 0 .. left + r * more - 1.
     const bool masked = tile >= whole_tiles;
     const int left = static_cast<int>((problem.causal ? first + row + problem.Lk - problem.Lq + 1 : problem.Lk) - Size{tile} * S::keys), more = problem.causal ? 1 : 0;
