@@ -129,6 +129,31 @@ TEST_F(Gate, refuses_a_nan_that_is_none) {
   EXPECT_FALSE(passes(outputs));
 }
 
+// No message is sent, so that the ranks can be had one after another.
+TEST(Ranks, of_any_number_make_the_whole) {
+  const MultiRank& form = *task().multi_rank;
+  for (const int ranks : {1, 2, 3, 7})
+    for (const MultiRank::RankCase& one : form.cases) {
+      if (one.damage) continue;
+      SCOPED_TRACE(one.name + " on " + std::to_string(ranks));
+      Random random(task().name, one.name, 1, 0);
+      const TensorMap whole = one.inputs(random, ranks);
+      std::vector<TensorMap> outputs;
+      std::int64_t tokens = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const TensorMap own = form.shard(whole, rank, ranks);
+        tokens += own.at("x").shape()[0];
+        outputs.push_back(run_kernel(form.contract, variant_of(task(), "cpu").kernel, refs(own)));
+      }
+      EXPECT_EQ(tokens, whole.at("x").shape()[0]);
+      EXPECT_FALSE(form.gate(refs(whole), outputs)) << to_string(*form.gate(refs(whole), outputs));
+      if (tokens >= 2 && ranks > 1 && one.name == "typical") {
+        std::swap(outputs[0], outputs[1]);
+        EXPECT_TRUE(form.gate(refs(whole), outputs));
+      }
+    }
+}
+
 TEST(Memory, limit_is_that_of_the_contract) {
   Random random(1);
   const auto limit = [&](std::int64_t T, std::int64_t chunk) { return task().memory->host_limit(refs(swiglu::layer_inputs(random, {T, 64, 512, chunk}))) - (16 << 20); };

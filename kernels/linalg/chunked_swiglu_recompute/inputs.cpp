@@ -75,6 +75,7 @@ void valid_cases(std::vector<Case>& all) {
   all.push_back(valid("hidden_one", "F = 1", {6, 9, 1, 4}));
   all.push_back(valid("wider_than_hidden", "D > F, weights not square", {11, 37, 6, 4}));
   all.push_back(valid("ragged_tiles", "one more than 14, 32 and 64", {15, 33, 65, 7}));
+  all.push_back(valid("several_large_tiles", "one more than 128 tokens and hidden units", {129, 9, 131, 50}));
   all.push_back(valid("row_magnitudes", "1e-3 beside 1e3 in one chunk", {12, 16, 24, 6}, [](TensorMap& in) {
     for (std::int64_t t = 0; t < 12; ++t) {
       scale_row(in, "x", t, t % 2 == 0 ? 1e-3f : 1e3f);

@@ -9,6 +9,7 @@
 #include "kernels/linalg/chunked_swiglu_recompute/chunked_swiglu_recompute.h"
 #include "kernels/linalg/chunked_swiglu_recompute/expected.h"
 #include "kernels/linalg/chunked_swiglu_recompute/inputs.h"
+#include "kernels/linalg/chunked_swiglu_recompute/ranks.h"
 
 namespace faibench {
 namespace chunked_swiglu_recompute {
@@ -163,6 +164,7 @@ Task make() {
     return Floor{4 * (4 * T * D + 3 * D * F), 12 * T * D * F};
   };
   task.floor_text = "12*T*D*F operations (six products), x, dy, y, dx and the three weights through memory once";
+  task.multi_rank = multi_rank(task);
   return task;
 }
 

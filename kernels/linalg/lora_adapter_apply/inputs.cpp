@@ -116,6 +116,8 @@ void valid_cases(std::vector<Case>& all) {
   all.push_back(uniform("inner_not_a_multiple", "I + R = 33 + 7", {19, 33, 34, 7}));
   all.push_back(uniform("square", "R = I = O, unsymmetric data: swapped roles of A and B show", {15, 17, 17, 17}));
   all.push_back(uniform("ragged_tiles", "one more than 14, 32 and 64 in each dimension", {15, 65, 33, 5}));
+  all.push_back(uniform("long_inner", "I + R = 1027 + 18", {5, 1027, 9, 18}));
+  all.push_back(uniform("several_large_tiles", "one more than 2 x 128 outputs and tokens", {129, 20, 257, 3}));
   all.push_back(uniform("scale_zero", "y = x@W^T", {9, 20, 12, 4}, 0));
   all.push_back(uniform("scale_negative", "scale = -0.75", {9, 20, 12, 4}, -0.75f));
   all.push_back(uniform("scale_tiny", "the correction is below rounding", {9, 20, 12, 4}, 1e-30f));
