@@ -9,14 +9,16 @@
 // Up to 32 rows take a tile of 32x128. Where there are fewer tiles than multiprocessors the sum over k is split; the parts stay in f32 and are added in their order: equal bits every time.
 // Tiles are walked in bands of 8 rows of tiles, so that those under way at once share their A and B in L2.
 //
-// Expected share of the roofline (no device at hand when this was written: reasoned, not measured):
-//   multiply_tiles<128x128>  a warp's half step reads 4 KiB of fragments for 32 MMAs: 32 of the 64 cycles that the tensor cores of an A100 take for it. About 210 registers x 128 threads and
-//                            64 KiB of stages: two blocks a multiprocessor on sm_80 and sm_90, so that one computes while the other waits at its barrier. 75 to 85 % of the f16 peak on sm_80;
-//                            on sm_90 mma.sync itself reaches about 60 to 65 % of what wgmma does, expect 55 to 60 % of the peak. A Hopper form (TMA, wgmma) belongs into a file of its own.
-//   multiply_tiles<32x128>   bound by reading B once: 10 KiB a step, 30 KiB under way a block, four blocks a multiprocessor where latency times bandwidth wants about 40 KiB: 75 to 85 % of the memory bandwidth.
-//   align_rows               16-byte stores, 2-byte loads that hit L1 seven times of eight: 60 to 80 % of the memory bandwidth.
+// Expected share of the roofline (no device was at hand: reasoned from the compiler's report and the throughputs that NVIDIA documents, not measured):
+//   multiply_tiles<128x128>  a warp's half step reads 4 KiB of fragments by 8 ldmatrix for 32 MMAs: 32 cycles of shared memory under the 64 that the tensor cores of an A100 take, 53 at the rate
+//                            that mma.sync reaches on an H100. 242 to 245 of 255 registers and 64 KiB of stages: two blocks of 4 warps a multiprocessor, one computes while the other waits at
+//                            its barrier. 75 to 85 % of the f16 peak on sm_80; on sm_90 mma.sync reaches 60 to 65 % of what wgmma does: 55 to 60 % of the peak. A form with TMA and wgmma
+//                            belongs into a file of its own.
+//   multiply_tiles<32x128>   bound by reading B once: 30 KiB under way in each of four blocks a multiprocessor, where latency times bandwidth wants about 40 KiB: 75 to 85 % of the memory bandwidth.
+//   align_rows               16-byte stores, 2-byte loads of which seven of eight hit L1: 60 to 80 % of the memory bandwidth.
 //   sum_parts                4 bytes a thread and part, mostly from L2: 70 % of its bandwidth, and small beside the product.
-//   multiply_elements        (baseline) two loads an FMA from L1: a few per cent of the f32 peak.
+//   multiply_elements        (baseline) two loads from L1 for an FMA: a few per cent of the f32 peak.
+// Tried, and lost: row and k offsets computed anew in every step (36 to 48 bytes of registers spilled; pointers that move on do not).
 #include <cuda_fp16.h>
 
 #include "cuda/kernel.h"

@@ -166,7 +166,8 @@ Gate gate() {
   gate.text =
       "ref and S = |A|@|B| in f64, acc_tol = (K+8)*2^-24*S. NaN where and only where ref is NaN, an infinite ref matched in sign. |ref| - acc_tol >= 65520: Inf of that sign; "
       "|ref| + acc_tol < 65520: finite; between, either. Finite C: |C - ref| <= 2^-10*|ref| + acc_tol + 2^-24. Where row i and column j are integer-valued and S <= 2^22: "
-      "f16(ref) rounded to nearest even, bit for bit but for the sign of zero";
+      "f16(ref) rounded to nearest even, bit for bit but for the sign of zero. Every workload is also gated on the fill exact of its shape: A integers in [-a, a], B integers in [-1, 1], "
+      "a = min(2047, floor(2^22/K))";
   gate.check = check;
   gate.baseline_is_expected = false;
   gate.needs_expected = false;
