@@ -130,6 +130,7 @@ __global__ void __launch_bounds__(threads) multiply_halves(Matrices<const T> a, 
   };
 
   float sums[2][4][4] = {};
+  const bool idle = first_row + row >= M || first_column + column >= N;
   if (K > 0) start_copies(0, 0);
   int buffer = 0;
   for (Size k = 0; k < K; k += depth, buffer ^= 1) {
@@ -138,6 +139,7 @@ __global__ void __launch_bounds__(threads) multiply_halves(Matrices<const T> a, 
     if (k + depth < K) start_copies(k + depth, buffer ^ 1);
 #pragma unroll
     for (int step = 0; step < depth; step += 16) {
+      if (idle || k + step >= K) break;
       std::uint32_t of_a[2][4];
 #pragma unroll
       for (int f = 0; f < 2; ++f) faibench::cuda::load_matrix_x4(of_a[f], &a_tiles[buffer][(row + 16 * f + lane % 16) * line + step / 8 + lane / 16]);
