@@ -12,6 +12,7 @@
 #include "task/names.h"
 #include "cli/selection.h"
 #include "cli/terminal.h"
+#include "device/cuda_library.h"
 #include "judge/check.h"
 #include "judge/device_library.h"
 #include "judge/job.h"
@@ -38,7 +39,11 @@ void check_device(const Task& task, const std::string& variant, bool emulate) {
   const Variant* found = task.find_variant(variant);
   if (emulate && !(found && found->on_device)) throw Error(Error::Kind::bad_input, "--emulate runs variants for GPUs; '" + variant + "' of " + task.name + " is none");
   if (emulate || !found || !found->on_device) return;
-  if (!find_device_library(DeviceKind::cuda)) throw Error(Error::Kind::bad_input, "'" + variant + "' of " + task.name + ": " + no_device_library(DeviceKind::cuda) + "; --emulate checks it on a CPU");
+  std::string why;
+  CudaLibrary* cuda = cuda_library(why);
+  if (!find_device_library(DeviceKind::cuda)) why = no_device_library(DeviceKind::cuda);
+  else if (cuda && cuda->count(why) > 0) return;
+  throw Error(Error::Kind::device, "'" + variant + "' of " + task.name + " needs a GPU: " + why + "; --emulate checks it on a CPU");
 }
 
 std::vector<std::string> variants_for(const Task& task, const Options& options, const std::string& file) {
@@ -58,11 +63,7 @@ std::vector<std::string> variants_for(const Task& task, const Options& options, 
   for (const Variant& variant : task.variants) known.push_back(variant.name);
   for (const std::string& name : options.variants) {
     if (!name.starts_with(library_prefix) && !task.find_variant(name)) throw unknown_name("variant", name, known, "of " + task.name).at(file);
-    try {
-      check_device(task, name, options.emulate);
-    } catch (const Error& error) {
-      throw error.at(file);
-    }
+    check_device(task, name, options.emulate);
     names.push_back(name);
   }
   return names;
@@ -156,7 +157,7 @@ void add_check(CLI::App& app, int& exit_code) {
   command->add_flag("--emulate", options->emulate, "Run variants for GPUs on the CPU, a thread after another; what a kernel does wrong is named with block, thread and address");
   command->add_flag("--quiet", options->quiet, "Print only what fails, and the closing line");
   command->add_flag("--json", options->json, "Print JSON for programs");
-  command->footer("Exit code: 0 every case holds, 1 one fails, 2 a file that is damaged or of no known task, or an unknown variant.\nExample: faibench check cases/*.h5 --variant cpu");
+  command->footer("Exit code: 0 every case holds, 1 one fails, 2 a file that is damaged or of no known task, or an unknown variant, 3 no GPU for a variant that needs one.\nExample: faibench check cases/*.h5 --variant cpu");
   command->callback([options, &exit_code] { exit_code = check(*options); });
 }
 

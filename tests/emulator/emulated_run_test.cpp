@@ -111,7 +111,8 @@ TEST(CheckEmulated, says_what_is_missing) {
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("'cpu' of " + task + " is none"));
   outcome = check({"--variant", "cuda"}, {{"CUDA_VISIBLE_DEVICES="}, ""});
-  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_TRUE(is_one_complaint(outcome.err)) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("--emulate"));
 }
 
