@@ -1,7 +1,8 @@
-// How much device memory a call takes at most, counted from outside.
+// How much device memory calls take at most, counted from outside.
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <thread>
 
 #include "device/cuda_library.h"
@@ -9,15 +10,17 @@
 namespace faibench {
 
 /// Looks at the free memory of the whole device, again and again, while it lives: what a process allocates and gives back between two looks, some 50 us apart, is not seen; what others
-/// allocate meanwhile is. So: one candidate on the device, in its timing slot, and a call that is not timed.
+/// allocate meanwhile is. So: one candidate on the device, in its timing slot, and calls that are not timed.
 class DeviceMemoryWatch {
  public:
-  /// On the device in use.
-  explicit DeviceMemoryWatch(CudaLibrary& cuda, int device = 0);
+  /// On the device in use, which has this UUID. Throws Error(device).
+  DeviceMemoryWatch(CudaLibrary& cuda, std::string uuid);
   ~DeviceMemoryWatch();
   DeviceMemoryWatch(const DeviceMemoryWatch&) = delete;
   DeviceMemoryWatch& operator=(const DeviceMemoryWatch&) = delete;
-  /// Ends the watch. Bytes that were free at the start and taken at some time since.
+
+  void start_call();
+  /// Bytes that were free when the watch began and taken at some time since start_call(): what is still held from before it counts.
   std::int64_t most_taken();
 
  private:

@@ -1,8 +1,10 @@
 // The shared memory of one candidate: the control page and the tensors of the current call, each between guard zones.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "judge/control_page.h"
@@ -31,6 +33,9 @@ class Arena {
   /// Lays out one call: copies the inputs in, fills outputs with poison and all guard zones with their pattern. In-place outputs start as copies of the inputs.
   /// `outputs` lists dtype and upper-bound shape. Pages used before are used again.
   void lay_out(const TensorRefMap& inputs, const std::vector<Contract::OutputShape>& outputs, const std::vector<std::string>& in_place, std::uint64_t nonce);
+  /// The data region, and the parts of it that hold the chosen tensors of the current layout with the guard zones around them: start and length, ascending, without overlaps.
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] std::vector<std::pair<std::int64_t, std::int64_t>> ranges(const std::function<bool(const std::string& name, int rank)>& chosen) const;
   /// Bytes of the data region in use by the current layout.
   [[nodiscard]] std::int64_t used_bytes() const { return used_; }
 

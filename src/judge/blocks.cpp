@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "judge/gpu_bench.h"
+
 namespace faibench {
 namespace {
 
@@ -51,11 +53,13 @@ class BlockRunner {
       auto failure = run_side(baseline_turn ? baseline_ : candidate_, inputs, baseline_turn ? baseline_side : candidate_side, baseline_turn);
       idle.resume();
       if (failure) return failure;
+      if (!baseline_turn && candidate_.gpu()) reading_ = candidate_.gpu()->reading();
     }
     // The hand-over itself preempts a candidate once a call: the judge wakes on the same core. What is beyond came from elsewhere.
     if (switches_so_far() - switches > 2 * static_cast<std::int64_t>(inputs.size())) sample.flags |= Sample::context_switch;
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (auto failure = gate(refs(inputs[i]), refs(candidate_side.outputs[i]), refs(baseline_side.outputs[i]))) return failure;
+    if (!throttle_text(reading_.reasons).empty()) sample.flags |= Sample::throttled;
     const double calls = repeats;
     sample.calls = repeats;
     sample.baseline_first = baseline_first;
@@ -76,6 +80,9 @@ class BlockRunner {
     }
     return std::nullopt;
   }
+
+  // The GPU right after the candidate's calls of the last block.
+  [[nodiscard]] const GpuReading& reading() const { return reading_; }
 
  private:
   std::optional<Failure> run_side(Candidate& who, const std::vector<TensorMap>& inputs, Side& side, bool is_baseline) {
@@ -114,6 +121,7 @@ class BlockRunner {
   Random order_;
   std::optional<bool> pending_order_;
   std::uint64_t repetition_ = 0;
+  GpuReading reading_;
 };
 
 }  // namespace
@@ -127,12 +135,14 @@ double floor_seconds(const Floor& floor, const MachinePeaks& peaks, std::string&
 }
 
 void judge_times(Measurement& m, const MachinePeaks& peaks) {
+  MachinePeaks at_most = peaks;
+  at_most.operations_per_second = std::max(peaks.operations_per_second, peaks.most_operations_per_second);
   m.floor_seconds = floor_seconds(m.floor, peaks, m.bound);
   m.impossible_blocks = 0;
   for (Sample& sample : m.samples) {
     if (sample.block < 0) continue;
     std::string bound;
-    const bool impossible = sample.seconds < impossible_share * floor_seconds(m.block_floors[static_cast<std::size_t>(sample.block)], peaks, bound);
+    const bool impossible = sample.seconds < impossible_share * floor_seconds(m.block_floors[static_cast<std::size_t>(sample.block)], at_most, bound);
     sample.flags = impossible ? sample.flags | Sample::impossible : sample.flags & ~Sample::impossible;
     m.impossible_blocks += impossible;
   }
@@ -142,7 +152,7 @@ Measurement measure(CallSite& site, const Task& task, const Workload& workload, 
                     const StopRule& rule, const std::function<void(const std::string&)>& progress) {
   Measurement m;
   BlockRunner runner(site, task, workload, baseline, candidate, candidate_is_baseline, job);
-  std::vector<double> ratios, baseline_objectives, objectives;
+  std::vector<double> ratios, baseline_objectives, objectives, clocks, watts;
   double baseline_objective = 0, objective = 0;
   Floor floor;
 
@@ -172,6 +182,10 @@ Measurement measure(CallSite& site, const Task& task, const Workload& workload, 
     sample.block = static_cast<int>(ratios.size());
     if ((m.failure = runner.run(repeats, sample, baseline_objective, objective, floor))) break;
     if (sample.flags & Sample::context_switch) ++m.disturbed_blocks;
+    if (sample.flags & Sample::throttled) ++m.throttled_blocks;
+    m.throttle_reasons |= runner.reading().reasons;
+    clocks.push_back(runner.reading().sm_clock_hz);
+    watts.push_back(runner.reading().power_watts);
     m.samples.push_back(sample);
     ratios.push_back(sample.ratio);
     baseline_objectives.push_back(baseline_objective);
@@ -200,6 +214,8 @@ Measurement measure(CallSite& site, const Task& task, const Workload& workload, 
   }
   m.baseline_seconds = median(baseline_times);
   m.seconds = median(times);
+  m.gpu_clock_hz = median(clocks);
+  m.gpu_power_watts = median(watts);
   if (task.metric.objective) {
     m.baseline_objective = median(baseline_objectives);
     m.objective = median(objectives);

@@ -1,5 +1,6 @@
 // Timed blocks: baseline and candidate on the same fresh inputs, in random order, every call gated.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -23,6 +24,9 @@ struct Measurement {
   double floor_seconds = 0;
   std::string bound;
   int outlier_blocks = 0, disturbed_blocks = 0, impossible_blocks = 0;
+  double gpu_clock_hz = 0, gpu_power_watts = 0;  ///< right after the candidate's calls: medians over the counted blocks; 0 off a GPU and without NVML
+  std::uint64_t throttle_reasons = 0;          ///< of all counted blocks, see device/nvml.h
+  int throttled_blocks = 0;
   std::optional<Failure> failure;              ///< of the candidate; the rest then holds what was measured before
 };
 

@@ -18,8 +18,11 @@
 #include <fstream>
 #include <set>
 
+#include "judge/candidate_gpu.h"
+#include "judge/gpu_bench.h"
 #include "judge/processes.h"
 #include "judge/ticker.h"
+#include "task/task.h"
 
 namespace faibench {
 namespace {
@@ -64,12 +67,19 @@ std::string cpu_list(const std::vector<int>& cpus) {
 
 void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
-Candidate::Candidate(const std::string& worker, std::string task, std::string variant, const std::vector<int>& cpus, CandidateLimits limits)
-    : task_(std::move(task)), variant_(std::move(variant)), cpus_(cpus), limits_(limits), page_(arena_.control()) {
+Candidate::Candidate(const std::string& worker, std::string task, std::string variant, const std::vector<int>& cpus, CandidateLimits limits, GpuBench* gpu)
+    : task_(std::move(task)), variant_(std::move(variant)), cpus_(cpus), limits_(limits), page_(arena_.control()), gpu_(gpu) {
+  if (gpu_) {
+    const Task* known = find_task(task_);
+    const Variant* named = known ? known->find_variant(variant_) : nullptr;
+    device_ = std::make_unique<DeviceTensors>(*gpu_, named ? named->on_host : std::vector<std::string>());
+    store(page_.gpu, gpu_->facts().uuid);
+  }
   stderr_ = memfd_create("faibench-candidate-stderr", MFD_CLOEXEC);  // a file, not a pipe: nobody has to drain it
   if (stderr_ < 0) throw Error(Error::Kind::io, std::string("cannot make a file for the candidate's stderr: ") + std::strerror(errno));
   // Everything is allocated before the fork: the child may call only async-signal-safe functions.
-  const std::vector<std::string> variables = worker_environment(cpus_);
+  std::vector<std::string> variables = worker_environment(cpus_);
+  if (gpu_ && !variant_.starts_with("peer:")) variables.emplace_back("CUDA_MODULE_LOADING=EAGER");  // kernels are loaded with the variant, not at their first call
   std::vector<char*> env;
   for (const std::string& v : variables) env.push_back(const_cast<char*>(v.c_str()));
   env.push_back(nullptr);
@@ -97,7 +107,7 @@ Candidate::Candidate(const std::string& worker, std::string task, std::string va
     setrlimit(RLIMIT_FSIZE, &file);
     const rlim_t data_bytes = static_cast<rlim_t>(limits_.memory_bytes) * 2;  // the judge's own watch comes first; this stops what outruns it
     const rlimit data{data_bytes, data_bytes};
-    setrlimit(RLIMIT_DATA, &data);
+    if (!gpu_) setrlimit(RLIMIT_DATA, &data);  // a CUDA context maps as much as the machine has memory, and touches little of it
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -137,8 +147,19 @@ std::optional<Failure> Candidate::load() {
 
 std::optional<Failure> Candidate::touch(std::int64_t bytes) {
   page_.touch_bytes = bytes;
+  if (device_) device_->make_room(bytes, arena_, page_);
   if (!round_trip(ControlPage::Command::touch, limits_.load_seconds)) return failure_;
-  return std::nullopt;
+  if (device_) device_->retire();
+  if (page_.status == ControlPage::Status::ok) return std::nullopt;
+  fail(Verdict::crashed, device_error, bounded(page_.message));
+  return failure_;
+}
+
+void Candidate::to_device() {
+  if (device_) device_->send(arena_);
+}
+void Candidate::from_device() {
+  if (device_) device_->fetch(arena_);
 }
 
 std::optional<Failure> Candidate::settle() {
@@ -149,8 +170,10 @@ std::optional<Failure> Candidate::settle() {
 std::optional<Candidate::Reply> Candidate::call(int threads) {
   page_.threads = threads;
   arena_.describe(page_);
-  const auto seconds = round_trip(ControlPage::Command::call, limits_.call_seconds);
+  if (gpu_) gpu_->window().open();
+  auto seconds = round_trip(ControlPage::Command::call, limits_.call_seconds);
   if (!seconds) return std::nullopt;
+  if (gpu_) *seconds = gpu_->window().close(*seconds);
   Reply reply;
   reply.seconds = *seconds;
   const ControlPage::Status status = page_.status;
@@ -164,7 +187,7 @@ std::optional<Candidate::Reply> Candidate::call(int threads) {
   }
   if (status != ControlPage::Status::ok) {
     const std::string fault = bounded(page_.code);
-    fail(Verdict::crashed, fault.empty() ? "exception" : fault, bounded(page_.message));
+    fail(fault == out_of_device_memory ? Verdict::out_of_memory : Verdict::crashed, fault.empty() ? "exception" : fault, bounded(page_.message));
     return std::nullopt;
   }
   // Rooms from the judge's own layout: by now the page may hold anything.
@@ -230,7 +253,7 @@ bool Candidate::over_memory(std::string& how) const {
   // Shared pages count as well, but for the arena's and some for program text; mapped but untouched memory counts half.
   constexpr std::int64_t text_bytes = std::int64_t{32} << 20;
   const std::int64_t beyond_arena = resident * page - arena_.most_bytes() - text_bytes;
-  const std::int64_t used = std::max({(resident - shared) * page, beyond_arena, data * page / 2});
+  const std::int64_t used = std::max({(resident - shared) * page, beyond_arena, gpu_ ? 0 : data * page / 2});
   if (used <= limits_.memory_bytes) return false;
   how = "uses " + std::to_string(used >> 20) + " MiB, the limit is " + std::to_string(limits_.memory_bytes >> 20) + " MiB";
   return true;

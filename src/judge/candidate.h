@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "task/contract.h"
 
 namespace faibench {
+
+class GpuBench;
+class DeviceTensors;
 
 /// What went wrong with a candidate, in the words of a record.
 struct Failure {
@@ -31,7 +35,8 @@ struct CandidateLimits {
 class Candidate {
  public:
   /// Starts `worker` as the candidate of `task`/`variant`, with shared memory of its own, bound to `cpus` with as many threads. Throws Error(io) when no process can be started.
-  Candidate(const std::string& worker, std::string task, std::string variant, const std::vector<int>& cpus, CandidateLimits limits);
+  /// A device variant is given a bench on its GPU, which must outlive it: its calls are timed there.
+  Candidate(const std::string& worker, std::string task, std::string variant, const std::vector<int>& cpus, CandidateLimits limits, GpuBench* gpu = nullptr);
   ~Candidate();
   Candidate(const Candidate&) = delete;
   Candidate& operator=(const Candidate&) = delete;
@@ -44,7 +49,7 @@ class Candidate {
 
   /// Loads the variant; a failure when it does not come up.
   std::optional<Failure> load();
-  /// Faults in the data region's first `bytes` bytes in the candidate, so that no timed call pays for it.
+  /// Faults in the data region's first `bytes` bytes in the candidate, so that no timed call pays for it. On a GPU: device memory for as much, opened by the candidate.
   std::optional<Failure> touch(std::int64_t bytes);
 
   /// Before load(): takes the memory that has nothing to do with a variant (program text, thread team), and has every larger block go back to the system when it is freed.
@@ -56,8 +61,14 @@ class Candidate {
   struct Reply {
     Rejected rejected;                     ///< the candidate's own claim
     std::vector<std::int64_t> lengths;     ///< claimed first extents of the outputs, -1: as laid out; checked against the room
-    double seconds = 0;                    ///< by the judge's clock, hand-over included
+    double seconds = 0;                    ///< by the judge's clock, hand-over included; on a GPU by the bench's (device/timing_window.h)
   };
+  /// On a GPU: what the arena holds goes to the device, after its layout and touch(), and back after a call. Else nothing.
+  void to_device();
+  void from_device();
+  /// The bench it was given.
+  [[nodiscard]] GpuBench* gpu() const { return gpu_; }
+
   /// One call on what the arena holds. Empty reply: see failure().
   std::optional<Reply> call(int threads);
   [[nodiscard]] const Failure& failure() const { return failure_; }
@@ -81,6 +92,8 @@ class Candidate {
   std::vector<int> cpus_;
   CandidateLimits limits_;
   ControlPage& page_;
+  GpuBench* gpu_;
+  std::unique_ptr<DeviceTensors> device_;
   pid_t pid_ = -1;
   int stderr_ = -1;
   bool alive_ = false;

@@ -10,9 +10,11 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <memory>
 #include <new>
 #include <string>
 
+#include "judge/candidate_gpu.h"
 #include "judge/confinement.h"
 #include "judge/control_page.h"
 #include "judge/device_library.h"
@@ -51,6 +53,7 @@ struct Session {
   const Contract* contract;
   Kernel kernel;
   int default_threads;
+  std::unique_ptr<CandidateGpu> gpu = nullptr;
 
   void load() {
     task = find_judged_task(page.task);
@@ -79,6 +82,13 @@ struct Session {
     if (emulated) {
       const DeviceLibrary& library = load_device_library(DeviceKind::emulated);
       kernel = library.emulated(device_kernel(library, *task, variant), found->on_host);
+      return;
+    }
+    if (found->on_device && page.gpu[0]) {
+      const DeviceLibrary& library = load_device_library(DeviceKind::cuda);
+      const Kernel& on_device = device_kernel(library, *task, variant);
+      gpu = std::make_unique<CandidateGpu>(page.gpu, data);
+      kernel = gpu->call(library.emulated ? library.emulated(on_device, found->on_host) : on_device, found->on_host);
       return;
     }
     if (found->on_device) throw Error(Error::Kind::bad_input, "'" + variant + "' of " + task->name + " runs on a GPU, and there is none here: --emulate runs it on a CPU, without timing it");
@@ -121,7 +131,10 @@ struct Session {
       switch (page.command) {
         case ControlPage::Command::load: load(); break;
         case ControlPage::Command::call: call(); return;
-        case ControlPage::Command::touch: madvise(data, static_cast<std::size_t>(page.touch_bytes), MADV_POPULATE_WRITE); break;
+        case ControlPage::Command::touch:
+          madvise(data, static_cast<std::size_t>(page.touch_bytes), MADV_POPULATE_WRITE);
+          if (gpu) gpu->follow(page);
+          break;
         case ControlPage::Command::settle: settle(); break;
         case ControlPage::Command::none: break;
       }

@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "judge/gated_call.h"
+#include "judge/gpu_bench.h"
 #include "judge/judge_process.h"
 #include "judge/processes.h"
 
 namespace faibench {
 
 CaseChecker::CaseChecker(const Task& task, std::string variant, double call_limit_seconds) : task_(task), variant_(std::move(variant)), call_limit_seconds_(call_limit_seconds) {
+  if (const Variant* variant = task_.find_variant(variant_); variant && variant->on_device) gpu_ = std::make_unique<GpuBench>("");
   adopt_orphans();
   start();
 }
@@ -19,7 +21,7 @@ void CaseChecker::start() {
   candidate_.reset();
   CandidateLimits limits;
   limits.call_seconds = call_limit_seconds_;
-  candidate_ = std::make_unique<Candidate>(worker_path(), task_.name, variant_, allowed_cpus(), limits);
+  candidate_ = std::make_unique<Candidate>(worker_path(), task_.name, variant_, allowed_cpus(), limits, gpu_.get());
   if (auto failure = candidate_->load()) throw Error(Error::Kind::bad_input, task_.name + " " + variant_ + ": " + failure->detail);
 }
 
@@ -53,7 +55,7 @@ std::optional<Failure> CaseChecker::check(const GivenCase& given) {
     if (!got) return failed("case", "the case has an output '" + name + "' that the contract does not give for its inputs");
     if (const GateResult bad = same_form(name, got->ref(), tensor.ref()); bad && !may_differ_in_length(name, got->ref(), tensor.ref())) return wrong(*bad);
   }
-  if (auto failure = site.gate_outputs(*candidate_, inputs, refs(outputs), refs(given.outputs), variant_ == "baseline")) return failure;
+  if (auto failure = site.gate_outputs(*candidate_, inputs, refs(outputs), refs(given.outputs), variant_ == "baseline" || variant_ == "cuda_baseline")) return failure;
   // Where a property decides, the gate looked at the variant's answer alone: the case's own must have the property too.
   const TensorMap expected = task_.gate.needs_expected ? expected_outputs(task_, inputs) : TensorMap();
   if (const GateResult bad = task_.gate.check({inputs, refs(given.outputs), refs(expected), {}, false})) return failed("case", "the case's own answer is wrong: " + to_string(*bad));

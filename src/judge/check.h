@@ -9,6 +9,8 @@
 
 namespace faibench {
 
+class GpuBench;
+
 /// A given case: inputs, and either the right outputs or the code of the rejection that must come.
 struct GivenCase {
   const TensorMap& inputs;
@@ -32,6 +34,7 @@ class CaseChecker {
   const Task& task_;
   std::string variant_;
   double call_limit_seconds_;
+  std::unique_ptr<GpuBench> gpu_;  // of a device variant; outlives the candidate
   std::unique_ptr<Candidate> candidate_;
 };
 

@@ -8,7 +8,7 @@
 namespace faibench {
 
 struct ControlPage {
-  static constexpr std::uint32_t version_now = 2;
+  static constexpr std::uint32_t version_now = 3;
   static constexpr int max_tensors = 64, max_rank = 8;
 
   enum Turn : std::uint32_t { judge_turn = 0, candidate_turn = 1 };
@@ -31,7 +31,12 @@ struct ControlPage {
   char task[96];
   char variant[4096];                // name, or "library:PATH"
   std::uint32_t inputs, outputs;     // slots[0 .. inputs) and slots[inputs .. inputs + outputs)
-  std::int64_t touch_bytes;          // Command::touch: fault in this much of the data region
+  std::int64_t touch_bytes;          // Command::touch: fault in this much of the data region, and open the device memory
+  char gpu[64];                      // UUID of the GPU that a device variant runs on; empty: none
+  std::int64_t device_generation;    // counts up with every new device memory; 0: none
+  std::int64_t device_bytes;         // its size: offsets there are those of the data region
+  std::uint32_t device_locked;       // 1: inputs of calls lie in page-locked host memory
+  char device_handle[64];            // cudaIpcMemHandle_t
   // Reply
   Status status;
   char code[64];

@@ -22,9 +22,8 @@ Failure wrong(const Mismatch& mismatch) {
   return failed(reason, to_string(mismatch));
 }
 
-CallSite::Result CallSite::call(Candidate& candidate, const TensorRefMap& inputs, int threads) {
+std::optional<Failure> CallSite::make_room(Candidate& candidate, const TensorRefMap& inputs) {
   Arena& arena = candidate.arena();
-  Result result;
   Dims dims;
   std::vector<Contract::OutputShape> shapes;
   std::vector<std::string> in_place;
@@ -35,12 +34,17 @@ CallSite::Result CallSite::call(Candidate& candidate, const TensorRefMap& inputs
   }
   arena.lay_out(inputs, shapes, in_place, ++nonce_);
   if (std::int64_t& touched = touched_bytes_[candidate.pid()]; arena.used_bytes() > touched) {
-    if (auto failure = candidate.touch(arena.used_bytes())) {
-      result.failure = failure;
-      return result;
-    }
+    if (auto failure = candidate.touch(arena.used_bytes())) return failure;
     touched = arena.used_bytes();
   }
+  return std::nullopt;
+}
+
+CallSite::Result CallSite::call(Candidate& candidate, const TensorRefMap& inputs, int threads) {
+  Arena& arena = candidate.arena();
+  Result result;
+  if ((result.failure = make_room(candidate, inputs))) return result;
+  candidate.to_device();
   auto reply = candidate.call(threads);
   if (!reply) {
     result.failure = candidate.failure();
@@ -48,7 +52,12 @@ CallSite::Result CallSite::call(Candidate& candidate, const TensorRefMap& inputs
   }
   result.seconds = reply->seconds;
   result.rejected = reply->rejected;
-  if (auto broken = arena.violation(inputs)) result.failure = failed(broken->find("input ") == 0 ? "input changed" : "out of bounds", *broken);
+  auto broken = arena.violation(inputs);  // of host memory
+  if (!broken && candidate.gpu()) {
+    candidate.from_device();
+    broken = arena.violation(inputs);
+  }
+  if (broken) result.failure = failed(broken->find("input ") == 0 ? "input changed" : "out of bounds", *broken);
   else if (result.rejected && !arena.outputs_untouched()) result.failure = failed("written though rejected", "outputs were written before the input was rejected (" + result.rejected->code + ")");
   result.outputs = arena.outputs(reply->lengths);
   return result;

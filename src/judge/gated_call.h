@@ -22,6 +22,8 @@ class CallSite {
     double seconds = 0;
     TensorRefMap outputs;             ///< in the candidate's arena: valid until its next call
   };
+  /// Lays out a call on these inputs and has the candidate fault it in.
+  std::optional<Failure> make_room(Candidate& candidate, const TensorRefMap& inputs);
   /// `threads` 0: as many as the candidate was started with.
   Result call(Candidate& candidate, const TensorRefMap& inputs, int threads = 0);
 

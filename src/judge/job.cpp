@@ -6,9 +6,9 @@
 
 namespace faibench {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MachinePeaks, copy_bytes_per_second, cache_copy_bytes_per_second, operations_per_second, handshake_seconds, noise_floor)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MachinePeaks, copy_bytes_per_second, cache_copy_bytes_per_second, operations_per_second, most_operations_per_second, handshake_seconds, noise_floor)
 NLOHMANN_JSON_SERIALIZE_ENUM(JudgeJob::Kind, {{JudgeJob::Kind::judge, "judge"}, {JudgeJob::Kind::calibrate, "calibrate"}})
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JudgeJob, kind, task, workload, variant, asked_variant, seed, budget_seconds, call_limit_seconds, memory_limit_bytes, ref_speedup, cpus,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JudgeJob, kind, task, workload, variant, asked_variant, seed, budget_seconds, call_limit_seconds, memory_limit_bytes, ref_speedup, cpus, gpu, gpu_ranks, gpu_position,
                                                 slot_files, whole_task_in_slot, gate_only, emulate, peaks)
 namespace {
 

@@ -11,7 +11,8 @@ namespace faibench {
 struct MachinePeaks {
   double copy_bytes_per_second = 0;        ///< read + written, arrays far larger than the caches, all threads of a slot
   double cache_copy_bytes_per_second = 0;  ///< the same, arrays that stay in the private caches
-  double operations_per_second = 0;        ///< f32 fused multiply-adds count 2
+  double operations_per_second = 0;        ///< f32 fused multiply-adds count 2; on a GPU in the task's own number format
+  double most_operations_per_second = 0;   ///< in any number format; 0: the same
   double handshake_seconds = 0;            ///< median round trip of an empty call
   double noise_floor = 0;                  ///< half-width of the A/A interval: the baseline against itself
 };
@@ -31,6 +32,9 @@ struct JudgeJob {
   std::int64_t memory_limit_bytes = 0;  ///< 0: derived from the tensors' size
   double ref_speedup = 0;             ///< from the catalog; 0: implementation task
   std::vector<int> cpus;              ///< that the candidate may use; its threads are as many
+  std::string gpu;                    ///< UUID of the GPU that a device variant runs on; empty: the first visible one
+  int gpu_ranks = 1;                  ///< of the node that were given this GPU
+  int gpu_position = -1;              ///< its place among those that the rank sees: judge and candidate see no other; -1: they see what the rank sees
   std::vector<std::string> slot_files;  ///< locked (flock) around timed blocks, in this order
   bool whole_task_in_slot = false;    ///< ranks of this node share cores: hold the slot from the first case on
   bool gate_only = false;             ///< no timed blocks

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <initializer_list>
+#include <memory>
 
+#include "device/peaks.h"
 #include "judge/blocks.h"
 #include "judge/device_library.h"
 #include "judge/fills.h"
+#include "judge/gpu_bench.h"
 #include "judge/memory_gate.h"
 #include "judge/noise_probe.h"
 #include "judge/peaks.h"
@@ -66,13 +70,12 @@ bool run_gate(const JudgeJob& job, const Task& task, CallSite& site, Candidate& 
 }
 
 // In a process of its own, so that nothing was held before the first call. False when the variant failed.
-bool run_memory_gate(const JudgeJob& job, const Task& task, const std::string& worker, const std::vector<int>& cpus, const CandidateLimits& limits, Record& record,
+bool run_memory_gate(const JudgeJob& job, const Task& task, const std::string& worker, const std::vector<int>& cpus, const CandidateLimits& limits, GpuBench* gpu, Record& record,
                      const std::function<void(const std::string&)>& progress) {
-  const Variant* variant = task.find_variant(job.variant);
-  if (!task.memory || (variant && variant->on_device) || std::ranges::find(task.memory->exempt, job.variant) != task.memory->exempt.end()) return true;
+  if (!task.memory || job.emulate || std::ranges::find(task.memory->exempt, job.variant) != task.memory->exempt.end()) return true;
   progress("memory gate");
-  Candidate candidate(worker, job.task, job.variant, cpus, limits);
-  const MemoryFinding finding = check_memory(task, candidate);
+  Candidate candidate(worker, job.task, job.variant, cpus, limits, gpu);
+  const MemoryFinding finding = gpu ? check_device_memory(task, candidate, *gpu) : check_memory(task, candidate);
   record.cases += finding.calls;
   record.note = finding.note;
   if (finding.failure) set_failure(record, *finding.failure, finding.where);
@@ -110,6 +113,10 @@ void set_measurement(Record& record, const Measurement& m) {
   if (m.outlier_blocks) record.flags.push_back("outliers:" + std::to_string(m.outlier_blocks));
   if (m.disturbed_blocks) record.flags.push_back("context_switches:" + std::to_string(m.disturbed_blocks));
   if (m.speedup.relative_half_width() > noisy_half_width) record.flags.push_back("noisy");
+  if (m.throttled_blocks) record.flags.push_back("throttled:" + std::to_string(m.throttled_blocks));
+  record.gpu_clock_hz = m.gpu_clock_hz;
+  record.gpu_power_watts = m.gpu_power_watts;
+  record.gpu_throttle = throttle_text(m.throttle_reasons);
   if (m.impossible_blocks) record.flags.push_back("impossible:" + std::to_string(m.impossible_blocks));
 }
 
@@ -129,6 +136,26 @@ void set_verdict(Record& record, const Measurement& m) {
   } else {
     record.verdict = Verdict::passed;
   }
+}
+
+// What floors on this GPU are held against; and its clock is calibrated with empty calls of the candidate.
+MachinePeaks peaks_of(GpuBench& gpu, const Task& task, Candidate& candidate) {
+  gpu.window().calibrate([&] {
+    const auto seconds = candidate.ping();
+    if (!seconds) throw Error(Error::Kind::internal, task.name + ": the candidate ended between its calls: " + candidate.failure().detail);
+    return *seconds;
+  });
+  const GpuPeaks measured = measure_gpu_peaks(gpu.cuda(), gpu.facts());
+  const auto takes = [&](std::initializer_list<Dtype> wanted) {
+    return std::ranges::any_of(task.contract.inputs(), [&](const TensorSpec& spec) {
+      return std::ranges::any_of(spec.dtypes, [&](Dtype dtype) { return std::ranges::find(wanted, dtype) != wanted.end(); });
+    });
+  };
+  MachinePeaks peaks;
+  peaks.copy_bytes_per_second = measured.copy_bytes_per_second;
+  peaks.operations_per_second = takes({Dtype::i8, Dtype::u8}) ? 2 * measured.matrix_operations_per_second : takes({Dtype::f16, Dtype::bf16}) ? measured.matrix_operations_per_second : measured.operations_per_second;
+  peaks.most_operations_per_second = 2 * measured.matrix_operations_per_second;
+  return peaks;
 }
 
 Record judge_task(const JudgeJob& job, const std::string& worker, const std::function<void(const std::string&)>& progress) {
@@ -162,39 +189,59 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
   limits.memory_bytes = job.memory_limit_bytes > 0 ? job.memory_limit_bytes : std::min(default_memory_limit, std::max(available_memory() / 2, std::int64_t{256} << 20));
 
   SlotLock slot;
-  if (job.whole_task_in_slot) slot = SlotLock(job.slot_files);
+  bool in_slot = job.whole_task_in_slot;
+  if (in_slot) slot = SlotLock(job.slot_files);
+  const auto take_slot = [&] {
+    if (in_slot) return true;
+    progress("waiting for a timing slot");
+    slot = SlotLock(job.slot_files);
+    return in_slot = true;
+  };
   CallSite site(*task);
-  const bool is_baseline = job.variant == "baseline";
+  const Variant* variant = task->find_variant(job.variant);
+  std::unique_ptr<GpuBench> gpu;
+  if (variant && variant->on_device && !job.emulate) {
+    gpu = std::make_unique<GpuBench>(job.gpu);
+    record.gpu = gpu->facts().uuid;
+    if (job.gpu_ranks > 1) record.flags.push_back("gpu_shared_by_ranks:" + std::to_string(job.gpu_ranks));
+  }
+  const bool count_on_device = gpu && task->memory;  // device memory is counted from outside: nobody else may work there
+  // On a GPU against the naive form on the same GPU, where there is one.
+  const std::string baseline_name = gpu && task->find_variant("cuda_baseline") ? "cuda_baseline" : "baseline";
+  const bool is_baseline = job.variant == baseline_name;
   const std::string started_as = job.emulate ? std::string(emulated_prefix) + job.variant : job.variant;
   progress("loading");
   {
-    Candidate candidate(worker, job.task, started_as, cpus, limits);
+    Candidate candidate(worker, job.task, started_as, cpus, limits, gpu.get());
     if (auto failure = candidate.load()) {
       set_failure(record, *failure, "loading " + job.variant);
-    } else if (run_gate(job, *task, site, candidate, is_baseline, record, progress) && run_memory_gate(job, *task, worker, cpus, limits, record, progress)) {
+    } else if (run_gate(job, *task, site, candidate, is_baseline, record, progress) && (!count_on_device || take_slot()) &&
+               run_memory_gate(job, *task, worker, cpus, limits, gpu.get(), record, progress)) {
       record.verdict = Verdict::passed;
       if (job.emulate) {
         progress("inputs of the workload");
         take(record, gate_workload(site, *task, *workload, job, candidate));
       } else if (!job.gate_only) {
-        if (!job.whole_task_in_slot) {
-          progress("waiting for a timing slot");
-          slot = SlotLock(job.slot_files);
-        }
+        take_slot();
         if (task->stream) {
           judge_stream(job, *task, worker, candidate, limits, record, progress);
         } else {
           CandidateLimits trusted = limits;
           trusted.call_seconds = 3600;
-          Candidate baseline(worker, job.task, "baseline", cpus, trusted);
+          Candidate baseline(worker, job.task, baseline_name, cpus, trusted, baseline_name == "baseline" ? nullptr : gpu.get());
           if (auto failure = baseline.load()) throw Error(Error::Kind::internal, task->name + ": the baseline does not load: " + failure->detail);
+          JudgeJob timed = job;
+          if (gpu) {
+            progress("measuring the GPU");
+            timed.peaks = peaks_of(*gpu, *task, candidate);
+          }
           progress("other fills");
-          if (take(record, gate_other_fills(site, *task, *workload, job, baseline, candidate))) {
+          if (take(record, gate_other_fills(site, *task, *workload, timed, baseline, candidate, is_baseline))) {
             StopRule rule;
             rule.budget_seconds = job.budget_seconds;
             if (!record.performance) rule.budget_seconds /= 4;  // reported, not scored
-            Measurement m = measure(site, *task, *workload, baseline, candidate, is_baseline, job, rule, progress);
-            if (m.impossible_blocks > 0) {  // before anybody is called a cheat: was the machine slow when its peaks were measured?
+            Measurement m = measure(site, *task, *workload, baseline, candidate, is_baseline, timed, rule, progress);
+            if (m.impossible_blocks > 0 && !gpu) {  // before anybody is called a cheat: was the machine slow when its peaks were measured?
               progress("measuring the machine again");
               judge_times(m, better_of(job.peaks, measure_peak_rates(record.threads)));
             }

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "device/assignment.h"
 #include "judge/candidate.h"
 #include "judge/processes.h"
 #include "tensor/error.h"
@@ -77,7 +78,12 @@ struct JudgeProcess::State {
 
 JudgeProcess::JudgeProcess(const JudgeJob& job) : state_(std::make_unique<State>()) {
   const std::string worker = worker_path();
-  const std::vector<std::string> variables = worker_environment(job.cpus);
+  std::vector<std::string> variables = worker_environment(job.cpus);
+  if (job.gpu_position >= 0) {
+    const char* visible = std::getenv(visible_devices);
+    std::erase_if(variables, [](const std::string& v) { return v.starts_with(std::string(visible_devices) + "="); });
+    variables.push_back(std::string(visible_devices) + "=" + only_device(visible ? std::optional<std::string>(visible) : std::nullopt, job.gpu_position));
+  }
   std::vector<char*> env;
   for (const std::string& v : variables) env.push_back(const_cast<char*>(v.c_str()));
   env.push_back(nullptr);

@@ -6,13 +6,14 @@
 #include "judge/memory_meter.h"
 
 namespace faibench {
-namespace {
 
 std::string mebibytes(std::int64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
   return text;
 }
+
+namespace {
 
 // The tensors of a call lie in the candidate's memory before the meter starts: they are what a call may hold anyway.
 std::optional<Failure> fault_in_tensors(const Task& task, Candidate& candidate, const TensorRefMap& inputs) {

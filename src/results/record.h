@@ -19,7 +19,7 @@ struct Sample {
   double ratio = 0;              ///< the block's speedup by the task's metric
   bool baseline_first = false;
   /// What disturbed it, for the reader; samples are never dropped.
-  enum Flag : std::uint32_t { context_switch = 1, outlier = 2, impossible = 4 };
+  enum Flag : std::uint32_t { context_switch = 1, outlier = 2, impossible = 4, throttled = 8 };
   std::uint32_t flags = 0;
 };
 
@@ -52,6 +52,9 @@ struct Record {
 
   std::string host;
   int rank = 0;                  ///< that ran it
+  std::string gpu;               ///< UUID of the GPU that the variant ran on; empty: none
+  double gpu_clock_hz = 0, gpu_power_watts = 0;  ///< right after the variant's calls, medians over the blocks; 0 where nobody tells
+  std::string gpu_throttle;      ///< what held the GPU's clocks down: "power cap", ...
   int threads = 1;
   std::string cpus;              ///< "0-3,8"
   double started = 0;            ///< Unix seconds

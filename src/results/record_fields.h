@@ -47,6 +47,10 @@ void visit_record_fields(R& r, F&& f) {
   f(FieldFact{"seed", "1", "seed of the run's inputs"}, r.seed);
   f(FieldFact{"host", "", "host that judged it"}, r.host);
   f(FieldFact{"rank", "1", "rank that judged it"}, r.rank);
+  f(FieldFact{"gpu", "", "UUID of the GPU that the variant ran on, else empty", true}, r.gpu);
+  f(FieldFact{"gpu_clock_hz", "1/s", "clock of the GPU's multiprocessors right after the variant's calls, median over the blocks; 0 where nobody tells", true}, r.gpu_clock_hz);
+  f(FieldFact{"gpu_power_watts", "W", "power that the GPU drew right after the variant's calls, median over the blocks; 0 where nobody tells", true}, r.gpu_power_watts);
+  f(FieldFact{"gpu_throttle", "", "what held the GPU's clocks down during the timed blocks: power cap, thermal slowdown, ...", true}, r.gpu_throttle);
   f(FieldFact{"threads", "1", "threads the variant could use"}, r.threads);
   f(FieldFact{"cpus", "", "processors the variant was bound to, as a list of ranges"}, r.cpus);
   f(FieldFact{"started", "s", "start of the judging, since 1970-01-01 00:00 UTC"}, r.started);
@@ -67,7 +71,7 @@ void visit_sample_fields(S& s, F&& f) {
   f(FieldFact{"seconds", "s", "time of one call of the variant on the block's inputs"}, s.seconds);
   f(FieldFact{"ratio", "1", "the block's speedup by the task's metric"}, s.ratio);
   f(FieldFact{"baseline_first", "1", "whether the baseline ran before the variant"}, s.baseline_first);
-  f(FieldFact{"flags", "1", "bits: 1 context switch, 2 outlier, 4 below the floor (impossible)"}, s.flags);
+  f(FieldFact{"flags", "1", "bits: 1 context switch, 2 outlier, 4 below the floor (impossible), 8 the GPU's clocks were held down"}, s.flags);
 }
 
 /// The inverse of name_of(Verdict). Throws Error(bad_input) for anything else.

@@ -1,6 +1,8 @@
 // See fake_gpu.h: the CUDA runtime's part.
 #include <cuda_runtime_api.h>
 
+#include <signal.h>
+
 #include <cctype>
 #include <ctime>
 #include <fstream>
@@ -134,6 +136,37 @@ const std::pair<char* const, Mapping>* holding(const void* at, std::size_t bytes
   return nullptr;
 }
 
+// Gives back what processes held that are gone.
+void reap() {
+  FakeGpuState& state = *process().state;
+  for (auto& held : state.held) {
+    std::int32_t pid = held.pid;
+    if (pid == 0 || kill(pid, 0) == 0 || !held.pid.compare_exchange_strong(pid, 0)) continue;
+    state.used_bytes[held.device] -= held.bytes;
+  }
+}
+
+void hold(void* at, int device, std::size_t bytes) {
+  for (auto& held : process().state->held) {
+    if (std::int32_t none = 0; !held.pid.compare_exchange_strong(none, getpid())) continue;
+    held.device = device;
+    held.bytes = static_cast<std::int64_t>(bytes);
+    held.at = at;
+    process().state->used_bytes[device] += held.bytes;
+    return;
+  }
+  std::abort();
+}
+
+void let_go(void* at) {
+  for (auto& held : process().state->held) {
+    if (held.pid != getpid() || held.at != at) continue;
+    process().state->used_bytes[held.device] -= held.bytes;
+    held.pid = 0;
+    return;
+  }
+}
+
 std::string file_of(int pid, int number) { return process().folder + "/memory-" + std::to_string(pid) + "-" + std::to_string(number); }
 
 struct Handle {
@@ -217,15 +250,15 @@ cudaError_t cudaSetDeviceFlags(unsigned) {
 cudaError_t cudaMalloc(void** device, std::size_t bytes) {
   return call("cudaMalloc", [&] {
     Process& p = process();
-    auto& used = p.state->used_bytes[p.device];
-    if (used + static_cast<std::int64_t>(bytes) > p.state->total_bytes) return fail(cudaErrorMemoryAllocation);
+    reap();
+    if (p.state->used_bytes[p.device] + static_cast<std::int64_t>(bytes) > p.state->total_bytes) return fail(cudaErrorMemoryAllocation);
     const int number = p.made++;
     const int file = open(file_of(getpid(), number).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return fail(cudaErrorMemoryAllocation);
     auto* at = static_cast<char*>(mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0));
     p.allocated[at] = {bytes, file, p.device};
     numbers()[at] = number;
-    used += static_cast<std::int64_t>(bytes);
+    hold(at, p.device, bytes);
     ++p.state->live[FakeGpuState::allocations];
     *device = at;
     return cudaSuccess;
@@ -237,7 +270,7 @@ cudaError_t cudaFree(void* device) {
     Process& p = process();
     const auto found = p.allocated.find(static_cast<char*>(device));
     if (found == p.allocated.end()) return wrong(cudaErrorInvalidValue);
-    p.state->used_bytes[found->second.device] -= static_cast<std::int64_t>(found->second.bytes);
+    let_go(device);
     munmap(device, found->second.bytes);
     close(found->second.file);
     unlink(file_of(getpid(), numbers()[found->first]).c_str());
@@ -363,7 +396,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return call("cudaStreamSynchronize", [] { return cudaSuccess; });
 }
 cudaError_t cudaDeviceSynchronize() {
-  return call("cudaDeviceSynchronize", [] { return cudaSuccess; });
+  return call("cudaDeviceSynchronize", [] {
+    if (process().role == "candidate") process().state->pending_ns = process().state->late_ns.load();
+    return cudaSuccess;
+  });
 }
 cudaError_t cudaCtxResetPersistingL2Cache() {
   return call("cudaCtxResetPersistingL2Cache", [] { return cudaSuccess; });
@@ -371,6 +407,7 @@ cudaError_t cudaCtxResetPersistingL2Cache() {
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return call("cudaMemGetInfo", [&] {
     Process& p = process();
+    reap();
     *total = static_cast<std::size_t>(p.state->total_bytes);
     *free = *total - static_cast<std::size_t>(p.state->used_bytes[p.device]);
     return cudaSuccess;

@@ -22,9 +22,10 @@ namespace faibench::testing_support {
 
 /// Shared by all processes that load the double: a file named by $FAKE_GPU.
 struct FakeGpuState {
-  static constexpr int most_devices = 8, most_entries = 16384, most_errors = 4;
+  static constexpr int most_devices = 8, most_entries = 16384, most_errors = 4, most_held = 256;
   enum Live { allocations, opened, locked, streams, events, kinds };
   struct Entry { std::int32_t pid; char call[44]; };
+  struct Held { std::atomic<std::int32_t> pid; std::int32_t device; std::int64_t bytes; void* at; };  ///< freed with its process, as a driver does
   /// The call of that name fails with `code` when it was made `countdown` times, in processes whose first argument is `role` (empty: in all).
   struct PlannedError {
     char role[16];
@@ -38,12 +39,14 @@ struct FakeGpuState {
   std::atomic<std::int64_t> total_bytes, used_bytes[most_devices];
   std::atomic<std::int64_t> clock_ns;          ///< of events; -1: the system's
   std::atomic<std::int64_t> pending_ns;        ///< work that another process left running: the next event waits for it
+  std::atomic<std::int64_t> late_ns;           ///< the same, after every answer of a candidate: its last synchronisation leaves so much behind
   std::atomic<int> live[kinds], wrong_calls, exclusive;
   std::atomic<int> nvml_works, sm_mhz;
   std::atomic<std::uint64_t> throttle_reasons;
   std::atomic<std::uint32_t> entries;
   Entry journal[most_entries];
   PlannedError errors[most_errors];
+  Held held[most_held];
 };
 
 /// "GPU-00000001-0000-0000-0000-000000000001" is device 0 of the host.

@@ -47,6 +47,10 @@ inline Record sample_record(const std::string& task, const std::string& variant,
   r.note = "a note";
   r.host = "node1";
   r.rank = 3;
+  r.gpu = "GPU-00000001-0000-0000-0000-000000000001";
+  r.gpu_clock_hz = 1.98e9;
+  r.gpu_power_watts = 512.5;
+  r.gpu_throttle = "power cap";
   r.threads = 2;
   r.cpus = "0-1";
   r.started = 1.7e9 + 0.125;
