@@ -95,7 +95,8 @@ void add_scale(CLI::App& app, int& exit_code) {
   command->add_flag("--json", study.json, "Print JSON instead of the table");
   command->footer(
       "Times are the slowest rank's. The file has every sample; results/read_results.py plots it.\n"
-      "Exit code: 0 all cells right, 1 one was wrong or a plan's schedule faulty, 2 bad input or an output that exists, 3 everything else.\n"
+      "Exit code: 0 all cells right, 1 one was wrong or a plan's schedule faulty, 2 bad input or an output that exists, 3 everything else;\n"
+      "143, 130, 1 stopped by SIGTERM, SIGINT, SIGUSR1 (--resume goes on).\n"
       "Example: mpirun -n 4 faibench scale tp_allreduce_bias_fuse --sizes 1K:16M:4 --ranks 1,2,4 --budget 0.5");
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }

@@ -61,6 +61,18 @@ int MpiSession::from_first(int number) const {
   return number;
 }
 
+int MpiSession::largest(int number) const {
+  MPI_Allreduce(MPI_IN_PLACE, &number, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  return number;
+}
+
+int MpiSession::conclude(int word, const std::optional<Error>& error) {
+  word = from_first(word);
+  set_exit_code(word);
+  if (error && rank_ == 0) throw Error(*error);
+  return word;
+}
+
 std::string MpiSession::text_from_first(std::string text) const {
   int length = static_cast<int>(text.size());
   MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);

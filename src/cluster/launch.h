@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tensor/error.h"
+
 namespace faibench {
 
 /// MPI from MPI_Init to MPI_Finalize. One in a process.
@@ -31,6 +33,10 @@ class MpiSession {
   [[nodiscard]] std::string text_from_first(std::string text) const;
   /// Rank 0's number on every rank. Collective.
   [[nodiscard]] int from_first(int number) const;
+  /// The largest of all ranks' numbers, on every rank. Collective.
+  [[nodiscard]] int largest(int number) const;
+  /// Rank 0's word on how a phase ended, on every rank, as the exit code of each; rank 0 throws its error. Collective.
+  int conclude(int word, const std::optional<Error>& error);
   /// Prints the line and ends every rank at once. For what cannot be told to the others.
   [[noreturn]] static void abandon(const std::string& line, int exit_code);
 

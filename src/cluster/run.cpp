@@ -156,10 +156,9 @@ int run_on_this_rank(const RunOptions& options, MpiSession& session) {
       word = exit_code_of(e);
     }
   }
-  word = session.from_first(word);
-  session.set_exit_code(word == go ? 3 : word);
-  if (error) throw Error(*error);
+  word = session.conclude(word, error);
   if (word != go) return word;
+  session.set_exit_code(3);  // of a rank that gets no further
 
   watchdog.publish(session.text_from_first(first ? first->stamps() : ""));
   {
@@ -176,10 +175,7 @@ int run_on_this_rank(const RunOptions& options, MpiSession& session) {
       code = exit_code_of(e);
     }
   }
-  code = session.from_first(code);
-  session.set_exit_code(code);
-  if (error) throw Error(*error);
-  return code;
+  return session.conclude(code, error);
 }
 
 }  // namespace

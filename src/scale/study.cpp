@@ -19,6 +19,7 @@
 
 #include "cluster/launch.h"
 #include "cluster/run.h"
+#include "cluster/stop_signals.h"
 #include "cluster/watchdog.h"
 #include "scale/library_calls.h"
 #include "scale/measure.h"
@@ -229,7 +230,8 @@ class Course {
       fmt::print(stderr, "{} cells x {:g} s = at most {:.1f} minutes of timing, in {} visits each; inputs and checks come on top\n", cells_, options.budget_seconds, static_cast<double>(cells_) * options.budget_seconds / 60, options.visits);
   }
 
-  void run() {
+  // The signal that stopped it, on every rank; 0: it came to its end.
+  int run() {
     Random random("scale", "order", options_.seed, 0);
     for (int visit = 0; visit < options_.visits; ++visit) {
       shuffle(batches_, random);
@@ -238,6 +240,10 @@ class Course {
         Input input;
         for (const Cell& cell : batch) {
           ++turn_;
+          if (const int signal = session_.largest(StopSignals::received()); signal != 0) {
+            say_stopped(signal);
+            return signal;
+          }
           if (session_.from_first(files_ && files_->has(visit_key(key_of(cell, options_.seed), visit)) ? 1 : 0) != 0) continue;
           if (groups_.at(cell.ranks)->communicator) take(cell, visit, input);
           watchdog_.enter("waiting", 0);  // for those that measure, as long as they may
@@ -245,9 +251,16 @@ class Course {
         }
       }
     }
+    return 0;
   }
 
  private:
+  void say_stopped(int signal) const {
+    if (!files_) return;
+    fmt::print(stderr, "faibench: stopped by {}: {} of {} visits timed; go on with --resume {}\n", stop_signal_name(signal), turn_ - 1, cells_ * static_cast<std::size_t>(options_.visits), files_->name());
+    std::fflush(stderr);
+  }
+
   void take(const Cell& cell, int visit, Input& input) {
     const std::string label = fmt::format("{} {} {} on {} ranks", cell.task->name, cell.name(), size_text(cell.bytes), cell.ranks);
     watchdog_.enter("timing", watchdog_.deadlines().loop + 10 * options_.budget_seconds, {}, label);
@@ -283,6 +296,7 @@ std::string make_stamp_folder(const StudyFiles& files) {
 }
 
 int study_on(const StudyOptions& options, MpiSession& session) {
+  const StopSignals signals;
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   Watchdog watchdog(session.rank(), session.size(), host, hang_after_from_environment(), [](const std::string& line) { MpiSession::abandon(line, exit_code_stuck); });
@@ -297,23 +311,20 @@ int study_on(const StudyOptions& options, MpiSession& session) {
     error = e;
     word = exit_code_of(e);
   }
-  word = session.from_first(word);
-  session.set_exit_code(word);
-  if (word != 0) {
-    if (session.rank() == 0) throw Error(*error);
-    return word;
-  }
+  word = session.conclude(word, error);
+  if (word != 0) return word;
   const std::string stamps = session.text_from_first(files ? make_stamp_folder(*files) : "");
   watchdog.publish(stamps);
-  Course(options, session, watchdog, files.get(), std::move(batches)).run();
-  int code = 0;
+  const int stopped = Course(options, session, watchdog, files.get(), std::move(batches)).run();
+  int code = stopped != 0 ? exit_code_of_signal(stopped) : 0;
   watchdog.enter("end", watchdog.deadlines().end);
   if (files) {
     std::error_code ignored;
     std::filesystem::remove_all(stamps, ignored);  // of a study that came to its end: nobody is left to look for
     try {
       const ScalingStudy& study = files->write();
-      if (std::ranges::any_of(study.rows, [](const ScalingRow& row) { return row.verdict == "wrong"; })) code = 1;  // also of a launch that this one went on from
+      const bool wrong = std::ranges::any_of(study.rows, [](const ScalingRow& row) { return row.verdict == "wrong"; });  // also of a launch that this one went on from
+      if (wrong && code == 0) code = 1;
       if (options.json) fmt::print("{}\n", to_json(study));
       else fmt::print("{}Results: {}\n", table_text(study), files->name());
     } catch (const Error& e) {
@@ -321,10 +332,7 @@ int study_on(const StudyOptions& options, MpiSession& session) {
       code = exit_code_of(e);
     }
   }
-  code = session.from_first(code);
-  session.set_exit_code(code);
-  if (error) throw Error(*error);
-  return code;
+  return session.conclude(code, error);
 }
 
 }  // namespace

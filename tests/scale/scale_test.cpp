@@ -114,6 +114,24 @@ TEST(Resuming, times_what_is_missing_and_keeps_the_rest) {
   }
 }
 
+TEST(Resuming, goes_on_after_a_signal_that_stopped_it_cleanly) {
+  const Scratch scratch;
+  const std::string words = "1K,4K --variants mpi,mpi_baseline --budget 0.6 --visits 2 --quiet --out " + scratch.file("s.h5");
+  const Outcome stopped = run_command({"sh", "-c",
+                                       "mpirun --oversubscribe --bind-to none -n 2 \"$FAIBENCH_BIN\" scale " + task + " --sizes " + words + " & job=$!\n"
+                                       "until [ \"$(wc -l <" + scratch.file("s.jsonl") + " 2>/dev/null || echo 0)\" -ge 4 ]; do sleep 0.05; done\n"
+                                       "kill -USR1 $job; wait $job"});
+  EXPECT_EQ(stopped.code, 1) << stopped.err;
+  EXPECT_THAT(stopped.err, HasSubstr("stopped by SIGUSR1: "));
+  EXPECT_THAT(stopped.err, HasSubstr("go on with --resume " + scratch.file("s.h5")));
+  EXPECT_TRUE(std::filesystem::exists(scratch.file("s.h5"))) << "what was timed is in the file";
+  const std::string before = read_text(scratch.file("s.jsonl"));
+  const Outcome resumed = launch(2, {"--sizes", "1K,4K", "--variants", "mpi,mpi_baseline", "--budget", "0.02", "--visits", "2", "--quiet", "--json", "--resume", scratch.file("s.h5")});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(json::parse(resumed.out)["rows"].size(), 2u * 2 * 2 * 2);
+  EXPECT_THAT(read_text(scratch.file("s.jsonl")), testing::StartsWith(before));
+}
+
 TEST(Resuming, refuses_a_journal_of_something_else) {
   const Scratch scratch;
   scratch.write("s.jsonl", "{\"format\":\"other\"}\n");
