@@ -57,6 +57,14 @@ TEST_F(SplitK, every_variant_holds_on_case_files) {
   for (const char* variant : {"reference", "baseline", "cpu"}) check_case_files(task(), variant);
 }
 
+TEST_F(SplitK, libraries_found_hold_on_all_cases_too) {
+  for (const Variant& variant : task().variants)
+    if (variant.name.starts_with("peer:") && !variant.on_device) {
+      check_all_cases(task(), variant.name);
+      check_case_files(task(), variant.name);
+    }
+}
+
 TEST_F(SplitK, the_case_files_answers_pass_the_gate) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(std::getenv("FAIBENCH_CASES")) / task().name)) {
@@ -84,7 +92,7 @@ TEST_F(SplitK, holds_for_every_instruction_set) {
 }
 
 TEST_F(SplitK, is_right_for_any_thread_count) {
-  for (const auto& [M, N, K] : {std::array<std::int64_t, 3>{16, 16, 40000}, {1, 1, 300001}, {5, 7, 20011}, {70, 130, 2000}, {3, 64, 5000}, {500, 400, 20}})
+  for (const auto& [M, N, K] : {std::array<std::int64_t, 3>{16, 16, 40000}, {1, 1, 300001}, {5, 7, 20011}, {70, 130, 2000}, {3, 64, 5000}, {500, 400, 20}, {1, 1, 65536}})
     for (const int threads : {1, 2, 3, 7}) {
       omp_set_num_threads(threads);
       Random random(static_cast<std::uint64_t>(M));

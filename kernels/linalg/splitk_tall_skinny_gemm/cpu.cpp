@@ -218,7 +218,8 @@ void multiply(View<const float, 2> A, View<const float, 2> B, View<float, 2> C) 
   const std::int64_t M = C.extent(0), N = C.extent(1), K = A.extent(1);
   if (C.empty()) return;
   const std::int64_t down = (M + panel_rows - 1) / panel_rows, across = (N + panel_columns - 1) / panel_columns, panels = down * across;
-  const int threads = M * N * K < 1 << 17 ? 1 : omp_get_max_threads();  // smaller ones end before a second thread is awake
+  const bool small = K * (M + N) < 1 << 16 && M * N * K < 1 << 21;  // ends before a second thread is awake
+  const int threads = small ? 1 : omp_get_max_threads();
   // Enough panels occupy the threads by themselves; fewer are split along k, in whole blocks.
   const std::int64_t blocks = (K + block_terms - 1) / block_terms, splits = panels >= 4 * threads ? 1 : std::clamp<std::int64_t>(blocks, 1, threads);
   std::vector<double> sums(static_cast<std::size_t>(splits * M * N));

@@ -31,7 +31,7 @@ struct Products {
 Products products(View<const float, 2> A, View<const float, 2> B) {
   const std::int64_t M = A.extent(0), N = B.extent(1), K = A.extent(1);
   Products total{std::vector<double>(static_cast<std::size_t>(M * N)), std::vector<double>(static_cast<std::size_t>(M * N))};
-#pragma omp parallel if (M * N * K >= 1 << 16)
+#pragma omp parallel if (M * N * K >= 1 << 21)
   {
     Products mine = total;  // zeros
 #pragma omp barrier
@@ -57,7 +57,7 @@ Values kind(Values so_far, float x) {
 /// Rows of A, columns of B.
 std::vector<Values> kinds_of_rows(View<const float, 2> A) {
   std::vector<Values> kinds(static_cast<std::size_t>(A.extent(0)), Values::integers);
-#pragma omp parallel for schedule(static) if (A.size() >= 1 << 16)
+#pragma omp parallel for schedule(static) if (A.size() >= 1 << 20)
   for (std::int64_t i = 0; i < A.extent(0); ++i) {
     Values& of = kinds[static_cast<std::size_t>(i)];
     for (std::int64_t k = 0; k < A.extent(1) && of != Values::any; ++k) of = kind(of, A.data()[i * A.extent(1) + k]);
