@@ -410,7 +410,8 @@ TEST_P(ChunksFromTheHost, wait_for_earlier_work_of_the_current_stream) {
   EXPECT_EQ(wrong(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(h2d_prefetch_compute_overlap, ChunksFromTheHost, testing::Values(&h2d_prefetch_compute_overlap::cuda_baseline::streamed_chunk_apply, &h2d_prefetch_compute_overlap::cuda::streamed_chunk_apply),
+INSTANTIATE_TEST_SUITE_P(h2d_prefetch_compute_overlap, ChunksFromTheHost,
+                         testing::Values(&h2d_prefetch_compute_overlap::cuda_baseline::streamed_chunk_apply, &h2d_prefetch_compute_overlap::cuda::streamed_chunk_apply),
                          [](const auto& i) { return i.index == 0 ? "cuda_baseline" : "cuda"; });
 
 }  // namespace

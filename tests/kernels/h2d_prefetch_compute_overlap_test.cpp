@@ -115,7 +115,8 @@ TEST(Gate, is_as_wide_as_the_contract_says) {
   const long double u = 0x1p-24L;
   long double v = data, e = u * std::abs(v);
   for (int round = 0; round < 2; ++round) {
-    const long double product = static_cast<long double>(gain) * v, z = product + static_cast<long double>(bias), ez = std::abs(static_cast<long double>(gain)) * e + 2 * u * (std::abs(product) + static_cast<long double>(bias));
+    const long double product = static_cast<long double>(gain) * v, z = product + static_cast<long double>(bias);
+    const long double ez = std::abs(static_cast<long double>(gain)) * e + 2 * u * (std::abs(product) + static_cast<long double>(bias));
     v = z / (1 + std::exp(-z));
     e = 1.1L * ez + (32 + 4 * std::abs(z)) * u * std::abs(v);
   }

@@ -57,23 +57,31 @@ void add_plans(std::vector<Case>& cases) {
   cases.push_back(fixed("one_combination", "nothing to choose", 4 * (6 + 8 + 12), {{5, 7, 9, 4, {3}, {4}, {2}}}));
   cases.push_back(fixed("fits_to_the_byte", "the larger Tm takes all of the buffer", 2 * (64 * 8 + 8 * 32 + 64 * 32), {{256, 256, 256, 2, {32, 64}, {32}, {8}}}));
   cases.push_back(fixed("one_byte_short", "the same without the last byte: the smaller Tm", 2 * (64 * 8 + 8 * 32 + 64 * 32) - 1, {{256, 256, 256, 2, {32, 64}, {32}, {8}}}));
-  cases.push_back(fixed("tile_above_the_dimension", "takes its nominal size in the buffer: 40 in place of the matrix's 10 does not fit, 12 does", 4 * (12 * 12 + 12 * 12 + 12 * 12), {{10, 10, 10, 4, {12, 40}, {12, 40}, {12, 40}}}));
+  cases.push_back(fixed("tile_above_the_dimension", "takes its nominal size in the buffer: 40 in place of the matrix's 10 does not fit, 12 does", 4 * (12 * 12 + 12 * 12 + 12 * 12),
+                        {{10, 10, 10, 4, {12, 40}, {12, 40}, {12, 40}}}));
   cases.push_back(fixed("all_above_the_dimensions", "one tile an axis, footprint decides", no_limit, {{10, 20, 30, 4, {500, 11, 100}, {21, 70, 22}, {300, 31, 40}}}));
   cases.push_back(fixed("ragged_divisions", "34 gives 3 tiles of 100, 33 gives 4", 4 * (34 * 10 + 10 * 34 + 34 * 34), {{100, 100, 100, 4, {33, 34, 25}, {33, 34, 25}, {10}}}));
-  cases.push_back(fixed("same_count_smaller_tile", "50 and 99 both give two tiles of 100: 50 leaves room for columns", 1 * (50 * 4 + 4 * 100 + 50 * 100), {{100, 100, 100, 1, {99, 50, 51}, {100, 50}, {4}}}));
-  cases.push_back(fixed("whole_k_or_larger_tiles", "A moves once with Tk = K against a larger Tm*Tn", 4 * 5000, {{512, 512, 64, 4, powers, powers, powers}, {512, 512, 2048, 4, powers, powers, powers}, {4096, 64, 128, 4, powers, powers, powers}}));
+  cases.push_back(fixed("same_count_smaller_tile", "50 and 99 both give two tiles of 100: 50 leaves room for columns", 1 * (50 * 4 + 4 * 100 + 50 * 100),
+                        {{100, 100, 100, 1, {99, 50, 51}, {100, 50}, {4}}}));
+  cases.push_back(fixed("whole_k_or_larger_tiles", "A moves once with Tk = K against a larger Tm*Tn", 4 * 5000,
+                        {{512, 512, 64, 4, powers, powers, powers}, {512, 512, 2048, 4, powers, powers, powers}, {4096, 64, 128, 4, powers, powers, powers}}));
   cases.push_back(fixed("whole_n_and_k", "B moves once too, with the smallest Tm", 4 * (2 * 64 + 64 * 64 + 2 * 64), {{1000, 64, 64, 4, {2, 4, 8}, powers, powers}}));
-  cases.push_back(fixed("n_in_two_tiles_with_whole_k", "the number of column tiles does not matter then, so the smallest Tn", 4 * 3000, {{2000, 100, 40, 4, {7, 20, 50, 60}, {1, 50, 99}, {40}}}));
+  cases.push_back(fixed("n_in_two_tiles_with_whole_k", "the number of column tiles does not matter then, so the smallest Tn", 4 * 3000,
+                        {{2000, 100, 40, 4, {7, 20, 50, 60}, {1, 50, 99}, {40}}}));
   cases.push_back(fixed("rows_of_one", "M = 1", 4 * 2000, {{1, 3000, 500, 4, powers, powers, powers}}));
   cases.push_back(fixed("columns_of_one", "N = 1", 4 * 2000, {{3000, 1, 500, 4, powers, powers, powers}}));
   cases.push_back(fixed("depth_of_one", "K = 1: one k tile whatever Tk is", 4 * 2000, {{3000, 500, 1, 4, powers, powers, powers}}));
   cases.push_back(fixed("all_of_one", "1 x 1 x 1", 3, {{1, 1, 1, 1, {1}, {1}, {1}}}));
   cases.push_back(fixed("everything_fits", "many plans with the compulsory traffic: the least footprint", no_limit, {{64, 64, 64, 8, powers, powers, powers}}));
-  cases.push_back(fixed("equal_footprints", "(8, 4) and (4, 8) tie in traffic and footprint: the smaller Tm", 1 * (8 * 2 + 2 * 4 + 32), {{64, 64, 64, 1, {8, 4}, {4, 8}, {2}}}));
-  cases.push_back(fixed("dimensions_of_2_18", "products near 2^58", no_limit, {{most, most, most, 8, {1, 2, 512}, {1, 3}, {1}}, {most, most, most, 8, {1}, {1}, {1}}, {most, 1, most, 8, {most}, {most}, {most}}}));
+  cases.push_back(fixed("equal_footprints", "(8, 4) and (4, 8) tie in traffic and footprint: the smaller Tm", 1 * (8 * 2 + 2 * 4 + 32),
+                        {{64, 64, 64, 1, {8, 4}, {4, 8}, {2}}}));
+  cases.push_back(fixed("dimensions_of_2_18", "products near 2^58", no_limit,
+                        {{most, most, most, 8, {1, 2, 512}, {1, 3}, {1}}, {most, most, most, 8, {1}, {1}, {1}}, {most, 1, most, 8, {most}, {most}, {most}}}));
   cases.push_back(fixed("largest_footprint", "3 * 2^36 elements of 8 bytes fit to the byte", 8 * 3 * (most * most), {{most, most, most, 8, {1, most}, {1, most}, {1, most}}}));
-  cases.push_back(fixed("unsorted_with_repeats", "the same size several times", 2 * 4000, {{777, 333, 555, 2, {40, 7, 40, 7, 99, 99, 1}, {64, 64, 3, 64}, {16, 555, 16, 2, 2}}}));
-  cases.push_back(fixed("tasks_that_differ", "lists of different lengths, the offsets one after another", 1 << 14, {{300, 200, 100, 4, {8}, {8, 16, 24}, {1, 100}}, {1, 1, 1, 8, {5, 1}, {2}, {3, 9, 27}}, {9999, 5, 777, 1, powers, {5}, {777, 7}}}));
+  cases.push_back(fixed("unsorted_with_repeats", "the same size several times", 2 * 4000,
+                        {{777, 333, 555, 2, {40, 7, 40, 7, 99, 99, 1}, {64, 64, 3, 64}, {16, 555, 16, 2, 2}}}));
+  cases.push_back(fixed("tasks_that_differ", "lists of different lengths, the offsets one after another", 1 << 14,
+                        {{300, 200, 100, 4, {8}, {8, 16, 24}, {1, 100}}, {1, 1, 1, 8, {5, 1}, {2}, {3, 9, 27}}, {9999, 5, 777, 1, powers, {5}, {777, 7}}}));
   cases.push_back({"long_lists", "600 sizes an axis", [](Random& random) {
                      return tensors(50000, {{2000, 3000, 1500, 2, drawn(random, 600, 4000), drawn(random, 600, 4000), drawn(random, 600, 2000)}});
                    }});
@@ -104,7 +112,8 @@ void add_rejections(std::vector<Case>& cases) {
   using i64 = std::int64_t;
   using i32 = std::int32_t;
   cases.push_back(fixed("no_fit_by_one_byte", "no_fit", 4 * (6 + 8 + 12) - 1, {{5, 7, 9, 4, {3}, {4}, {2}}}));
-  cases.push_back(fixed("no_fit_in_the_last_task", "no_fit: task 2", 100, {{5, 5, 5, 1, {1}, {1}, {1}}, {5, 5, 5, 1, {2, 1}, {3}, {4}}, {5, 5, 5, 8, {2}, {2}, {2, 3}}, {5, 5, 5, 8, {2}, {3}, {2, 3}}}));
+  cases.push_back(fixed("no_fit_in_the_last_task", "no_fit: task 2", 100,
+                        {{5, 5, 5, 1, {1}, {1}, {1}}, {5, 5, 5, 1, {2, 1}, {3}, {4}}, {5, 5, 5, 8, {2}, {2}, {2, 3}}, {5, 5, 5, 8, {2}, {3}, {2, 3}}}));
   cases.push_back(fixed("no_fit_at_most_sizes", "no_fit: 2^41 bytes do not wrap around", 8 * 3 * (most * most) - 1, {{1, 1, 1, 8, {most}, {most}, {most}}}));
   cases.push_back(changed("problem_zero", "bad_problem", set<i64>("problem", 4, 0)));
   cases.push_back(changed("problem_negative", "bad_problem", set<i64>("problem", 0, -5)));
@@ -133,8 +142,10 @@ void add_rejections(std::vector<Case>& cases) {
     in.at("buffer_bytes").flat<i64>()[0] = -1;
     in.at("tm_cand").flat<i64>()[0] = 0;
   }));
-  cases.push_back(fixed("empty_before_bad", "no_candidates of the last task comes before bad_candidate of the first", 1000, {{5, 5, 5, 1, {0}, {1}, {1}}, {5, 5, 5, 1, {1}, {1}, {}}}));
-  cases.push_back(fixed("bad_before_no_fit", "bad_candidate of the last task comes before no_fit of the first", 10, {{5, 5, 5, 1, {100}, {1}, {1}}, {5, 5, 5, 1, {1}, {1}, {-3}}}));
+  cases.push_back(fixed("empty_before_bad", "no_candidates of the last task comes before bad_candidate of the first", 1000,
+                        {{5, 5, 5, 1, {0}, {1}, {1}}, {5, 5, 5, 1, {1}, {1}, {}}}));
+  cases.push_back(fixed("bad_before_no_fit", "bad_candidate of the last task comes before no_fit of the first", 10,
+                        {{5, 5, 5, 1, {100}, {1}, {1}}, {5, 5, 5, 1, {1}, {1}, {-3}}}));
   cases.push_back(changed("tm_offsets_start_at_one", "bad_offsets", set<i64>("tm_offsets", 0, 1)));
   cases.push_back(changed("tn_offsets_decrease", "bad_offsets", [](TensorMap& in) {
     in.at("tn_offsets").flat<i64>()[1] = 4;

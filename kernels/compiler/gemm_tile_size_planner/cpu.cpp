@@ -34,7 +34,9 @@ struct Problem {
   }
 };
 
-std::int64_t tiles_of(std::int64_t extent, std::int64_t tile) { return static_cast<std::int64_t>((static_cast<std::uint32_t>(extent) + static_cast<std::uint32_t>(tile) - 1) / static_cast<std::uint32_t>(tile)); }
+std::int64_t tiles_of(std::int64_t extent, std::int64_t tile) {
+  return (static_cast<std::uint32_t>(extent) + static_cast<std::uint32_t>(tile) - 1) / static_cast<std::uint32_t>(tile);  // both are at most 2^18
+}
 
 struct Tile {
   std::int64_t size, count;
