@@ -129,6 +129,8 @@ Task make() {
       {"baseline", Kernel({bind(baseline::clip_gradients<float>, names), bind(baseline::clip_gradients<bf16>, names)}), "tensor by tensor: a running sum of squares, then a second loop that scales"},
       {"cpu", Kernel({bind(cpu::clip_gradients<float>, names), bind(cpu::clip_gradients<bf16>, names)}),
        "segments of the flat buffer on all threads, several chains of sums, streamed stores; copied in the first pass where a sample says that nothing will be clipped"},
+      on_device("cuda_baseline", "tensor by tensor, a kernel an operation: square, sum, root; then scale", {"offsets"}),
+      on_device("cuda", "four launches for any number of tensors: segments of a flat buffer a warp each, then 16 bytes a thread backwards"),
   };
   const auto standard = [](double max_norm) {
     return Generator([max_norm](Random& random) { return normal_gradients(random, transformer_lengths(7), Dtype::f32, 1e-5, 1e-2, max_norm); });
