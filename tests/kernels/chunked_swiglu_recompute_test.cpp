@@ -46,7 +46,7 @@ TEST(ChunkedSwiglu, is_right_for_any_thread_count) {
   omp_set_num_threads(before);
 }
 
-// Blocks are chosen by memory: 5 MiB buy 427 rows of F = 1024, so that these inputs take several, the last one short.
+// Blocks are chosen by memory: three buffers of F = 1024 in 1.5 MiB a thread are 128 rows, so that these inputs take several, the last one short.
 TEST(ChunkedSwiglu, is_right_over_several_blocks_of_tokens) {
   Random random(5);
   check_inputs(task(), variant_of(task(), "cpu"), swiglu::layer_inputs(random, {1100, 9, 1024, 3}));

@@ -6,11 +6,11 @@
 //   dh = dy @ w_down                       G = dg, U = du, in place: dh itself is nowhere in memory
 //   dx = [G | U] @ [w_gate; w_up]          dx, one product of inner dimension 2*F
 //
-// Memory. A call may hold 4*c*(6*F + 4*D) bytes and 16 MiB: three buffers need 12*F bytes a row, so a block may have twice as many rows as a chunk, and more where 5 of the 16 MiB
+// Memory. A call may hold 4*c*(6*F + 4*D) bytes and 16 MiB: three buffers need 12*F bytes a row, so a block may have twice as many rows as a chunk, and more where 4 of the 16 MiB
 // buy them: the packing of the weights, repeated for every block, is then paid by more rows. It has fewer where the buffers would leave the second-level caches. The products may pack into
-// 8 MiB, for all threads together. Threads share every product, so none of this grows with their number beyond what is allowed.
+// 6 MiB, for all threads together. Threads share every product, so none of this grows with their number beyond what is allowed.
 // Bound: 12*T*D*F operations at the peak of the fused multiply-adds.
-// Measured on one Zen 4 core (AVX-512, 117 GFLOP/s), processor time: 512 x 256 x 688 10.9 ms, 99 GFLOP/s, 1.17 x the floor; 8192 x 64 x 512 38 ms, 84 GFLOP/s.
+// Measured on one Zen 4 core (AVX-512, 117 GFLOP/s), processor time: 512 x 256 x 688 10.6 ms, 102 GFLOP/s, 1.15 x the floor; 8192 x 64 x 512 38 ms, 86 GFLOP/s.
 // Lost: all 512 tokens in one block (11.6 ms: the buffers come from the third-level cache), the same without asking for the next tile's lines ahead (12.7 ms). exp itself is not seen: without it the time is the same.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linalg/chunked_swiglu_recompute/cpu.cpp"
@@ -123,7 +123,7 @@ namespace {
 HWY_EXPORT(finish_forward);
 HWY_EXPORT(finish_backward);
 
-constexpr std::int64_t mebibyte = 1 << 20, of_slack = 5 * mebibyte, packing = 8 * mebibyte;  // 3 MiB of the 16 are left for what the system adds
+constexpr std::int64_t mebibyte = 1 << 20, of_slack = 4 * mebibyte, packing = 6 * mebibyte;  // the rest of the 16 is for alignment to huge pages and what the system adds
 constexpr std::int64_t of_cache = 3 * mebibyte / 2;  // a thread
 
 /// Tokens of a block: its three buffers take no more than a chunk of `chunk` tokens may, and stay in the second-level caches if they can.
@@ -145,7 +145,7 @@ void gated_mlp_fwd_bwd(Matrix x, Matrix w_gate, Matrix w_up, Matrix w_down, Matr
     return;
   }
   const std::int64_t rows = block_rows(T, D, F, std::min(chunk_size, T)), bytes = 3 * rows * F * 4;
-  // Kept from call to call is only what every call may hold, whatever its chunk: packing memory and buffers of up to 5 MiB.
+  // Kept from call to call is only what every call may hold, whatever its chunk: packing memory and buffers of up to 4 MiB.
   static thread_local gemm::Workspace workspace(packing);
   static thread_local std::optional<gemm::Workspace> kept;
   std::optional<gemm::Workspace> large;
