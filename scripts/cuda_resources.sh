@@ -116,36 +116,56 @@ if [[ -n $markdown ]]; then
 # CUDA kernels: what the compiler made of them
 
 Made by `scripts/cuda_resources.sh --markdown`; no GPU has run anything here. `threads`: the largest block the source allows; `shared`: static bytes, `+` where the launch adds dynamic memory;
-`spilled`: bytes stored and loaded. Then instructions in the code (PTX), not executed ones: 16-byte loads and stores of global and shared memory, asynchronous copies to shared memory (`cp.async`), matrix loads
-(`ldmatrix`), matrix products (`mma`). `warps`: of 64 that fit a multiprocessor by registers and static shared memory, in blocks of 256 where the source names no size; dynamic shared memory may leave fewer.
-What share of the roofline a kernel should reach, and why, stands at the head of its `cuda.cu`.
+`spilled`: bytes stored and loaded; `a : b`: on sm_80 and on sm_90, where they differ. Then instructions in the code (PTX), not executed ones: 16-byte loads and stores of global and shared memory,
+asynchronous copies to shared memory (`cp.async`), matrix loads (`ldmatrix`), matrix products (`mma`). `warps`: of 64 that fit a multiprocessor by registers and static shared memory, in blocks of 256
+where the source names no size; dynamic shared memory may leave fewer. What share of the roofline a kernel should reach, and why, stands at the head of its `cuda.cu`.
 HEAD
-  row='| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n'
-else
-  row='%-56s %-6s %7s %9s %9s %7s %9s %9s %10s %8s %8s %4s %5s\n'
 fi
-heading() {
-  # shellcheck disable=SC2059
-  printf "$row" kernel arch threads registers shared spilled 'global ld' 'global st' 'shared ld/st' cp.async ldmatrix mma warps
-  [[ -z $markdown ]] || echo '|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|'
+
+columns=(kernel arch threads registers shared spilled 'global ld' 'global st' 'shared ld/st' cp.async ldmatrix mma warps)
+row='%-56s %-6s %7s %9s %9s %7s %9s %9s %10s %8s %8s %4s %5s\n'
+
+# rows FACTS: the table's cells, tab-separated.
+rows() {
+  while IFS=$'\t' read -r kernel arch threads registers shared dynamic _ spilled load store shared_load shared_store copy matrix mma; do
+    local warps
+    warps=$(occupancy "$threads" "$registers" "$shared" "$arch")
+    [[ $dynamic != dynamic ]] || shared+=+
+    printf '%s\t' "$kernel" "$arch" "${threads/#0/-}" "$registers" "$shared" "$spilled" "$load" "$store" "$shared_load/$shared_store" "$copy" "$matrix" "$mma"
+    printf '%s\n' "$warps"
+  done <"$1"
+}
+
+# One row a kernel: what differs between the architectures stands as "sm_80 : sm_90".
+print_markdown() {
+  printf '\n## %s\n\n' "$2"
+  awk -F'\t' -v folder="$2::" '
+    { gsub(folder, "", $1); if (!($1 in seen)) order[++count] = $1; ++seen[$1]
+      for (i = 3; i <= NF; ++i) cell[$1, i] = seen[$1] == 1 ? $i : cell[$1, i] == $i ? $i : cell[$1, i] " : " $i; fields = NF }
+    END {
+      print "| kernel | threads | registers | shared | spilled | global ld | global st | shared ld/st | cp.async | ldmatrix | mma | warps |"
+      print "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+      for (k = 1; k <= count; ++k) { line = "| `" order[k] "` |"; for (i = 3; i <= fields; ++i) line = line " " cell[order[k], i] " |"; print line }
+    }' "$1"
 }
 
 status=0 number=0
-[[ -n $markdown ]] || heading
+# shellcheck disable=SC2059
+[[ -n $markdown ]] || printf "$row" "${columns[@]}"
 for file in "${files[@]}"; do
   number=$((number + 1))
-  folder=$(basename "$(dirname "$file")")
-  [[ -z $markdown ]] || { printf '\n## %s\n\n' "$folder"; heading; }
-  while IFS=$'\t' read -r kernel arch threads registers shared dynamic _ spilled load store shared_load shared_store copy matrix mma; do
-    name=$kernel
-    [[ -z $markdown ]] || name="\`${kernel//$folder::/}\`"
-    [[ $dynamic != dynamic ]] || shared+=+
+  rows "$work/$number.facts" >"$work/$number.rows"
+  if [[ -n $markdown ]]; then
+    print_markdown "$work/$number.rows" "$(basename "$(dirname "$file")")"
+  else
     # shellcheck disable=SC2059
-    printf "$row" "$name" "$arch" "${threads/#0/-}" "$registers" "$shared" "$spilled" "$load" "$store" "$shared_load/$shared_store" "$copy" "$matrix" "$mma" "$(occupancy "$threads" "$registers" "${shared%+}" "$arch")"
+    while IFS=$'\t' read -r -a cells; do printf "$row" "${cells[@]}"; done <"$work/$number.rows"
+  fi
+  while IFS=$'\t' read -r kernel arch _ _ _ spilled _; do
     if ((spilled > 0)) && ! grep -qF "$kernel $arch " <<<"$exceptions"; then
       echo "cuda_resources.sh: $kernel spills on $arch: $spilled bytes" >&2
       status=1
     fi
-  done <"$work/$number.facts"
+  done <"$work/$number.rows"
 done
 exit $status
