@@ -77,16 +77,17 @@ HWY_EXPORT(add);
 HWY_EXPORT(round_f16);
 
 Finish scaled_sum(float alpha, float beta, const float* c, std::int64_t c_stride, float* d, std::int64_t d_stride) {
-  return [=](const Tile& tile) { HWY_DYNAMIC_DISPATCH(scale)(tile, alpha, beta, c, c_stride, d, d_stride); };
+  const Touched addend{beta == 0 ? nullptr : c, c_stride, 4};
+  return {[=](const Tile& tile) { HWY_DYNAMIC_DISPATCH(scale)(tile, alpha, beta, c, c_stride, d, d_stride); }, {{{d, d_stride, 4}, addend}}};
 }
 Finish store(float* d, std::int64_t d_stride) {
-  return [=](const Tile& tile) { HWY_DYNAMIC_DISPATCH(copy)(tile, d, d_stride); };
+  return {[=](const Tile& tile) { HWY_DYNAMIC_DISPATCH(copy)(tile, d, d_stride); }, {{{d, d_stride, 4}}}};
 }
 Finish add_to(float* d, std::int64_t d_stride) {
-  return [=](const Tile& tile) { HWY_DYNAMIC_DISPATCH(add)(tile, d, d_stride); };
+  return {[=](const Tile& tile) { HWY_DYNAMIC_DISPATCH(add)(tile, d, d_stride); }, {{{d, d_stride, 4}}}};
 }
 Finish store_f16(f16* d, std::int64_t d_stride) {
-  return [=](const Tile& tile) { HWY_DYNAMIC_DISPATCH(round_f16)(tile, d, d_stride); };
+  return {[=](const Tile& tile) { HWY_DYNAMIC_DISPATCH(round_f16)(tile, d, d_stride); }, {{{d, d_stride, 2}}}};
 }
 
 }  // namespace faibench::gemm

@@ -1,9 +1,11 @@
 // The f32 matrix product that the CPU variants of the linear layers build on: packed panels, a register tile, a finishing step of the caller's on every tile.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "tensor/dtype.h"
 #include "tensor/view.h"
@@ -36,9 +38,22 @@ struct Tile {
   float* values;
   std::int64_t pitch;  ///< at least 4 floats beyond `columns` are readable and writable in every row but the last; their content means nothing
 };
+/// A matrix that a finishing step reads or writes where its tile lies: element (i, j) is `element` bytes at data + (i*stride + j)*element.
+struct Touched {
+  const void* data = nullptr;
+  std::int64_t stride = 0, element = 4;
+};
 /// What becomes of finished tiles. Every element of the product comes exactly once; several threads call it at a time, for different tiles.
-/// It must not throw and must not write what the operands are read from.
-using Finish = std::function<void(const Tile&)>;
+/// It must not throw and must not write what the operands are read from. Any callable that takes a Tile converts to it.
+struct Finish {
+  Finish(std::function<void(const Tile&)> take, std::array<Touched, 2> touches = {}) : take(std::move(take)), touches(touches) {}
+  template <class Take>
+    requires std::is_invocable_v<Take, const Tile&>
+  Finish(Take take) : take(std::move(take)) {}  // NOLINT: a lambda is given where a Finish is wanted
+
+  std::function<void(const Tile&)> take;
+  std::array<Touched, 2> touches;  ///< what `take` reads or writes, result first: fetched while the tile is computed. May stay empty.
+};
 
 /// d = alpha*product + beta*c, each factor and sum rounded once; c is not read where beta is 0 (then c may be null). alpha must not be 0: 0*NaN is NaN here.
 Finish scaled_sum(float alpha, float beta, const float* c, std::int64_t c_stride, float* d, std::int64_t d_stride);
@@ -53,7 +68,7 @@ Finish store_f16(f16* d, std::int64_t d_stride);
 /// (`static thread_local Workspace workspace;` in the variant's function). Not for two calls at a time.
 class Workspace {
  public:
-  /// Never holds more than `limit` bytes, for all threads together. At least 64 KiB; 2 MiB a thread is as fast as it gets, with less the blocks are smaller, below 256 KiB a thread
+  /// Never holds more than `limit` bytes, for all threads together. At least 128 KiB; 2 MiB a thread is as fast as it gets, with less the blocks are smaller, below 256 KiB a thread
   /// fewer threads work.
   explicit Workspace(std::int64_t limit = std::int64_t{1} << 40);
   ~Workspace();

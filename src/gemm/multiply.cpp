@@ -9,6 +9,7 @@
 
 #include <omp.h>
 
+#include "gemm/group-inl.h"
 #include "gemm/pack-inl.h"
 #include "gemm/problem.h"
 #include "gemm/stream-inl.h"
@@ -24,61 +25,65 @@ void pack_rows(const Problem& p, std::int64_t row, std::int64_t rows, std::int64
   for_each_piece(p.terms, k, n, [&](const Term& term, std::int64_t first, std::int64_t count, std::int64_t at) { pack_any(term.a, row, rows, first, count, to + at, a_pitch); });
 }
 
-/// Columns [column, column + columns) of all terms' b, inner positions [k, k + n), in rows of `width`; zeros up to `width`, which only lanes that nobody keeps will see.
-void pack_panel(const Problem& p, std::int64_t column, std::int64_t columns, std::int64_t width, std::int64_t k, std::int64_t n, float* to) {
-  if (columns < width)
-    for (std::int64_t i = 0; i < n; ++i) std::fill(to + i * width + columns, to + (i + 1) * width, 0.0f);
-  for_each_piece(p.terms, k, n, [&](const Term& term, std::int64_t first, std::int64_t count, std::int64_t at) {
-    pack_any(term.b, first, count, column, columns, to + at * width, width);
-  });
+/// Rows [row, row + count) of where a finishing step's results go, and of what it reads there: both streams of a fetch.
+void fetch_results(const Finish& finish, std::int64_t row, std::int64_t column, Fetch& fetch) {
+  const auto at = [&](const Touched& t) { return static_cast<const char*>(t.data) + (row * t.stride + column) * t.element; };
+  const Touched &first = finish.touches[0], &second = finish.touches[1];
+  if (first.data) fetch.at = at(first), fetch.stride = first.stride * first.element;
+  if (second.data) fetch.other = at(second), fetch.other_stride = second.stride * second.element;
 }
-
-/// The lines of the next panel of b, for a row block's share of the time.
-struct NextPanel {
-  const char* base = nullptr;
-  std::int64_t stride = 0, element = 4;
-  bool transposed = false;
-
-  NextPanel(const Problem& p, std::int64_t column, std::int64_t k) {
-    for_each_piece(p.terms, k, 1, [&](const Term& term, std::int64_t first, std::int64_t, std::int64_t) {
-      element = size_of(term.b.dtype);
-      stride = term.b.stride * element;
-      transposed = term.b.transposed;
-      base = static_cast<const char*>(term.b.data) + (transposed ? column * stride + first * element : first * stride + column * element);
-    });
-  }
-  /// For the row block of this number: a quarter of the k steps' rows, or of the columns' lines.
-  [[nodiscard]] Fetch share(std::int64_t block, std::int64_t k) const {
-    if (transposed) return {base + block * 2 * 128, stride, 128};
-    return {base + block * (k / 4) * stride, stride, 32 * stride};
-  }
-};
 
 void multiply_item(const Problem& p, std::int64_t row_item, std::int64_t column_item, float* scratch) {
   const std::int64_t first_row = p.M * row_item / p.row_cuts, rows = p.M * (row_item + 1) / p.row_cuts - first_row;
   const std::int64_t first_column = std::min(p.N, column_item * p.item_columns), columns = std::min(p.N, first_column + p.item_columns) - first_column;
   if (rows == 0 || columns == 0) return;
   if (p.stream_k > 0) return stream_item(p, first_column, columns, scratch);
-  float* const a = scratch;                                     // (rows, a_pitch)
-  float* const b = a + (p.item_rows + 1) * a_pitch;             // (most_k, panel)
-  float* const sums = b + most_k * tile_shape.columns;          // (panels, rows, panel)
+  const std::int64_t group_floats = most_k * std::min(p.item_columns, group_columns);
+  float* const a = scratch;                                                 // (rows, a_pitch)
+  float* const b[] = {a + p.item_rows * a_pitch, a + p.item_rows * a_pitch + group_floats};  // panels of this group and of the next
+  float* const sums = b[1] + group_floats;                                  // (panels, rows, panel)
   const std::int64_t row_blocks = (rows + tile_shape.rows - 1) / tile_shape.rows, k_blocks = std::max<std::int64_t>(1, (p.K + most_k - 1) / most_k);
-  const std::int64_t k_step = ((p.K + k_blocks - 1) / k_blocks + 15) / 16 * 16;
+  const std::int64_t k_step = std::min(most_k, ((p.K + k_blocks - 1) / k_blocks + 15) / 16 * 16);
+  const auto group_at = [&](std::int64_t j, std::int64_t k, int side) {
+    return Group(p, first_column + j, std::min(group_columns, columns - j), k, std::min(k_step, p.K - k), b[side]);
+  };
+  Group group = group_at(0, 0, 0);
+  group.pack_share(0, 1);
+  int side = 0;
   for (std::int64_t k = 0; k < p.K || k == 0; k += k_step) {
     const std::int64_t n = std::min(k_step, p.K - k);
     const bool last = k + n >= p.K;
     pack_rows(p, first_row, rows, k, n, a);
-    for (std::int64_t j = 0; j < columns; j += tile_shape.columns) {
-      const std::int64_t kept = std::min(tile_shape.columns, columns - j), vectors = kept > lanes ? 2 : 1, width = vectors * lanes;
-      pack_panel(p, first_column + j, kept, width, k, n, b);
-      const bool same_k = j + tile_shape.columns < columns;
-      const NextPanel next(p, same_k ? first_column + j + tile_shape.columns : first_column, same_k || last ? k : k + n);
-      for (std::int64_t block = 0; block < row_blocks; ++block) {
-        const std::int64_t r = rows * block / row_blocks, count = rows * (block + 1) / row_blocks - r;
-        float* const place = sums + j * rows + r * width;
-        tile_function(count, vectors)(a + r * a_pitch, b, n, place, k == 0, next.share(block, n));
-        if (last) p.finish(Tile{first_row + r, first_column + j, count, kept, place, width});
+    for (std::int64_t j = 0; j < columns; j += group_columns) {
+      const bool same_k = j + group_columns < columns, ends = last && !same_k;
+      Group next;
+      if (!ends) next = same_k ? group_at(j + group_columns, k, 1 - side) : group_at(0, k + n, 1 - side);
+      // The next group is packed during all panels but the last one, which fetches where its results go.
+      const std::int64_t panels = group.panels(), shares = std::max<std::int64_t>(1, panels - 1) * row_blocks;
+      std::int64_t share = 0;
+      for (std::int64_t index = 0; index < panels; ++index) {
+        const Panel panel = group.panel(index);
+        for (std::int64_t block = 0; block < row_blocks; ++block) {
+          const auto row_of = [&](std::int64_t block) { return rows * block / row_blocks; };
+          const std::int64_t r = row_of(block), count = row_of(block + 1) - r;
+          Fetch fetch;
+          if (!ends && share < shares) {
+            next.pack_share(share, shares);
+            next.fetch_share(++share, shares, fetch);
+          }
+          if (last && index + 1 == panels && block + 1 < row_blocks) fetch_results(p.finish, first_row + row_of(block + 1), group.column(), fetch);
+          if (last && index + 2 == panels && block + 1 == row_blocks) fetch_results(p.finish, first_row, group.column(), fetch);
+          const auto sums_of = [&](std::int64_t index, std::int64_t width) { return sums + (j + index * tile_shape.columns) * rows + r * width; };
+          tile_function(count, panel.width / lanes)(a + r * a_pitch, panel.data, n, sums_of(index, panel.width), k == 0, fetch);
+          if (!last || index + 1 < panels) continue;
+          for (std::int64_t i = 0; i < panels; ++i) {
+            const Panel done = group.panel(i);
+            p.finish.take(Tile{first_row + r, group.column() + i * tile_shape.columns, count, done.kept, sums_of(i, done.width), done.width});
+          }
+        }
       }
+      group = next;
+      side = 1 - side;
     }
     if (n == 0) break;
   }
@@ -107,7 +112,7 @@ Cutting cut(std::int64_t M, std::int64_t N, const TileShape& tile, int threads, 
   constexpr std::int64_t least = 256 << 10;
   threads = static_cast<int>(std::clamp<std::int64_t>(limit / least, 1, threads));
   std::int64_t most_rows = 26 * 14, most_columns = 512;
-  const auto bytes = [&] { return up(scratch_floats(std::min(M, most_rows), std::min(up(N, tile.columns), most_columns), tile), 16) * 4; };
+  const auto bytes = [&] { return up(scratch_floats(std::min(M, most_rows), std::min(up(N, tile.columns), most_columns)), 16) * 4; };
   while (bytes() * threads > limit && (most_rows > tile.rows || most_columns > tile.columns)) {
     if (most_columns > 2 * most_rows && most_columns > tile.columns) most_columns = up(most_columns / 2, tile.columns);
     else if (most_rows > tile.rows) most_rows = up(most_rows / 2, tile.rows);
@@ -127,7 +132,7 @@ Cutting cut(std::int64_t M, std::int64_t N, const TileShape& tile, int threads, 
   c.rows = cuts(M, c.row_cuts);
   c.columns = up(cuts(N, c.column_cuts), tile.columns);
   c.column_cuts = cuts(N, c.columns);
-  c.floats = up(scratch_floats(c.rows, c.columns, tile), 16);
+  c.floats = up(scratch_floats(c.rows, c.columns), 16);
   c.threads = static_cast<int>(std::min<std::int64_t>(threads, c.row_cuts * c.column_cuts));
   return c;
 }

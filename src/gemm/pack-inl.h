@@ -16,13 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace faibench::gemm::HWY_NAMESPACE {
 
-HWY_INLINE V load_floats(const float* from) { return load_unaligned(from); }
-#if HWY_TARGET == HWY_SCALAR
-HWY_INLINE V load_floats(const f16* from) { return V{to_float(from[0]), to_float(from[1]), to_float(from[2]), to_float(from[3])}; }
-#else
-HWY_INLINE V load_floats(const f16* from) { return hn::PromoteTo(F(), hn::LoadU(hn::Rebind<hwy::float16_t, F>(), reinterpret_cast<const hwy::float16_t*>(from))); }
-#endif
-
 /// n elements as floats.
 template <class T>
 HWY_INLINE void copy_row(const T* HWY_RESTRICT from, std::int64_t n, float* HWY_RESTRICT to) {
@@ -82,35 +75,24 @@ HWY_INLINE void transpose_block(const T* HWY_RESTRICT from, std::int64_t stride,
     for (std::int64_t c = 0; c < columns; ++c) to[c * pitch + r] = to_float(from[r * stride + c]);
 }
 
+constexpr std::int64_t rows_ahead = 4;
+
 /// Rows and columns [row, row + rows) x [column, column + columns) of x, as floats in rows of `pitch`.
 template <class T>
 void pack(const Matrix& x, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, float* to, std::int64_t pitch) {
   const T* const data = static_cast<const T*>(x.data);
   if (x.transposed) return transpose_block(data + column * x.stride + row, x.stride, columns, rows, to, pitch);
-  for (std::int64_t i = 0; i < rows; ++i) copy_row(data + (row + i) * x.stride + column, columns, to + i * pitch);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const T* const from = data + (row + i) * x.stride + column;
+    const char* const next = reinterpret_cast<const char*>(from + rows_ahead * x.stride);  // rows lie far apart: the hardware sees no pattern
+    for (std::int64_t line = 0; line < columns * static_cast<std::int64_t>(sizeof(T)); line += 64) __builtin_prefetch(next + line, 0, 2);
+    copy_row(from, columns, to + i * pitch);
+  }
 }
 
 inline void pack_any(const Matrix& x, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, float* to, std::int64_t pitch) {
   if (x.dtype == Dtype::f16) pack<f16>(x, row, rows, column, columns, to, pitch);
   else pack<float>(x, row, rows, column, columns, to, pitch);
-}
-
-/// Calls `piece(term, first k in it, count, k in the block)` for what [k, k + n) of all terms' inner dimensions, one after another, is made of.
-template <class Piece>
-void for_each_piece(std::span<const Term> terms, std::int64_t k, std::int64_t n, Piece piece) {
-  std::int64_t done = 0;
-  for (const Term& term : terms) {
-    if (n == 0) return;
-    if (k >= term.k) {
-      k -= term.k;
-      continue;
-    }
-    const std::int64_t count = std::min(n, term.k - k);
-    piece(term, k, count, done);
-    done += count;
-    n -= count;
-    k = 0;
-  }
 }
 
 }  // namespace faibench::gemm::HWY_NAMESPACE

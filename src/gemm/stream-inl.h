@@ -224,7 +224,7 @@ inline void stream_item(const Problem& p, std::int64_t first_column, std::int64_
       if (term.b.dtype == Dtype::f16) run(static_cast<const f16*>(term.b.data));
       else run(static_cast<const float*>(term.b.data));
     }
-  p.finish(Tile{0, first_column, rows, columns, sums, pitch});
+  p.finish.take(Tile{0, first_column, rows, columns, sums, pitch});
 }
 
 }  // namespace faibench::gemm::HWY_NAMESPACE

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "gemm/ahead.h"
 #include "gemm/problem.h"
 #include "hwy/highway.h"
 
@@ -44,14 +45,16 @@ HWY_INLINE V zero() { return hn::Zero(F()); }
 
 #endif
 
+/// A vector of an operand as floats, from any address.
+HWY_INLINE V load_floats(const float* from) { return load_unaligned(from); }
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE V load_floats(const f16* from) { return V{to_float(from[0]), to_float(from[1]), to_float(from[2]), to_float(from[3])}; }
+#else
+HWY_INLINE V load_floats(const f16* from) { return hn::PromoteTo(F(), hn::LoadU(hn::Rebind<hwy::float16_t, F>(), reinterpret_cast<const hwy::float16_t*>(from))); }
+#endif
+
 // AVX-512: 28 of 32 registers hold sums, 2 a row of b, 1 an element of a: 28 fused multiply-adds for 16 loads. AVX2 and SSE2: 12 of 16.
 constexpr TileShape tile_shape{HWY_TARGET == HWY_AVX3 ? 14 : 6, 2 * lanes};
-
-/// Cache lines to fetch while a tile is computed: two neighbours every 4 steps of k, `step` bytes on, and after 32 of these `jump` bytes on from where they started.
-struct Fetch {
-  const char* at;
-  std::int64_t step, jump;
-};
 
 template <int NV>
 HWY_INLINE void add_products(V (&sum)[NV], V factor, const V (&b)[NV]) {
@@ -80,31 +83,34 @@ HWY_INLINE void end(const V (&sum)[NV], float* sums) {
 
 /// sums[R, NV*lanes] (+)= a[R, k] @ b[k, NV*lanes]: a in rows of a_pitch, b and sums packed.
 template <int NV, std::size_t... R>
-HWY_INLINE void tile_rows(std::index_sequence<R...> rows, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t k, float* HWY_RESTRICT sums, bool first, Fetch fetch) {
+HWY_INLINE void tile_rows(std::index_sequence<R...> rows, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t k, float* HWY_RESTRICT sums, bool first,
+                          const Fetch& fetch) {
   constexpr std::int64_t width = NV * lanes;
   V sum[sizeof...(R)][NV];
   (begin<NV>(sum[R], sums + static_cast<std::int64_t>(R) * width, first), ...);
-  while (k >= 4) {
-    const char* line = fetch.at;
-    fetch.at += fetch.jump;
-    for (std::int64_t n = k < 128 ? k / 4 : 32; n > 0; --n, k -= 4, a += 4, b += 4 * width) {
-      __builtin_prefetch(line, 0, 2);
-      __builtin_prefetch(line + 64, 0, 2);
-      line += fetch.step;
+  const char *line = fetch.at, *other = fetch.other;
+  for (; k >= Fetch::steps; k -= Fetch::steps) {
+    for (int n = 0; n < Fetch::steps; n += 4, a += 4, b += 4 * width) {
+      __builtin_prefetch(line + 32 * n, 0, 2);
+      __builtin_prefetch(line + 32 * n + 64, 0, 2);
       step<NV>(rows, sum, a, b);
       step<NV>(rows, sum, a + 1, b + width);
+      __builtin_prefetch(other + 32 * n, 0, 2);
+      __builtin_prefetch(other + 32 * n + 64, 0, 2);
       step<NV>(rows, sum, a + 2, b + 2 * width);
       step<NV>(rows, sum, a + 3, b + 3 * width);
     }
+    line += fetch.stride;
+    other += fetch.other_stride;
   }
   for (; k > 0; --k, ++a, b += width) step<NV>(rows, sum, a, b);
   (end<NV>(sum[R], sums + static_cast<std::int64_t>(R) * width), ...);
 }
 
-using TileFunction = void (*)(const float* a, const float* b, std::int64_t k, float* sums, bool first, Fetch fetch);
+using TileFunction = void (*)(const float* a, const float* b, std::int64_t k, float* sums, bool first, const Fetch& fetch);
 
 template <std::size_t rows, int NV>
-void tile(const float* a, const float* b, std::int64_t k, float* sums, bool first, Fetch fetch) {
+void tile(const float* a, const float* b, std::int64_t k, float* sums, bool first, const Fetch& fetch) {
   tile_rows<NV>(std::make_index_sequence<rows>(), a, b, k, sums, first, fetch);
 }
 

@@ -8,7 +8,7 @@
 
 namespace faibench::gemm {
 
-Workspace::Workspace(std::int64_t limit) : limit_(std::max<std::int64_t>(limit, 64 << 10)) {}
+Workspace::Workspace(std::int64_t limit) : limit_(std::max<std::int64_t>(limit, 128 << 10)) {}
 
 Workspace::~Workspace() { std::free(data_); }
 
