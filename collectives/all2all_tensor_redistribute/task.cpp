@@ -43,10 +43,13 @@ Task make() {
       "[min(lo + i*c, hi), min(lo + (i+1)*c, hi)) with c = ceil((hi - lo)/n). A shard is the rank's box in row-major order. Axes in no list replicate. Every target shard holds exactly the "
       "global elements of its box, as bytes.";
   task.contract = one_process_contract();
+  const std::vector<std::string> on_host = {"shape", "mesh", "src_axes", "src_axes_offsets", "dst_axes", "dst_axes_offsets", "src_offsets"};
   task.variants = {
       {"reference", for_every_dtype([]<class T>(T) { return &reference::redistribute<T>; }), "the global tensor put together, every box read out of it"},
       {"baseline", for_every_dtype([]<class T>(T) { return &baseline::redistribute<T>; }), "each target element looks for the first source rank whose box holds it"},
       {"cpu", for_every_dtype([]<class T>(T) { return &cpu::redistribute<T>; }), "intersections of boxes from the cut points per dim, copied as merged runs"},
+      on_device("cuda_baseline", "a launch a target rank, in which each element looks for the first source rank whose box holds it", on_host),
+      on_device("cuda", "one launch over the units of all intersections of boxes, up to 16 bytes each", on_host),
   };
   task.workloads = {
       workload("smoke", "mesh [2, 2], shape [8, 6, 4] f32, [[0], [1], []] -> [[1], [], [0]]; counter pattern", {{8, 6, 4}, {2, 2}, {{0}, {1}, {}}, {{1}, {}, {0}}}, 1e-5),
