@@ -50,6 +50,23 @@ TEST(List, json_holds_the_same) {
   EXPECT_EQ(implemented, static_cast<int>(all_tasks().size()));
 }
 
+TEST(List, tells_variants_for_gpus_apart_and_whether_this_build_has_them) {
+  const Scratch scratch;
+  const Surroundings libraries{{"FAIBENCH_DEVICE_LIBRARIES=" + scratch.path().string()}, ""};
+  const std::vector<std::string> words = {"list", "--tasks", "coalesced_matrix_transpose"};
+  const std::vector<std::string> as_json = {"list", "--tasks", "coalesced_matrix_transpose", "--json"};
+  EXPECT_THAT(faibench(words, libraries).out, HasSubstr("reference baseline cpu | GPU: cuda_baseline cuda"));
+  EXPECT_THAT(faibench(words, libraries).out, HasSubstr("GPU: this build has no CUDA kernels, and cannot emulate them"));
+  EXPECT_EQ(json::parse(faibench(as_json, libraries).out)["cuda_kernels"], false);
+  scratch.write("libfaibench_cuda.so", "");
+  scratch.write("libfaibench_emulated.so", "");
+  EXPECT_THAT(faibench(words, libraries).out, HasSubstr("GPU: this build has CUDA kernels, and can emulate them"));
+  const json list = json::parse(faibench(as_json, libraries).out);
+  EXPECT_EQ(list["cuda_kernels"], true);
+  EXPECT_EQ(list["emulated_kernels"], true);
+  EXPECT_EQ(list["tasks"][0]["device_variants"], json({"cuda_baseline", "cuda"}));
+}
+
 TEST(List, takes_another_catalog) {
   const Scratch scratch;
   const std::string path = scratch.write("c.json", R"({"schema": "fai_bench_task_catalog_v2", "task_count": 3, "future": [1], "tasks": [

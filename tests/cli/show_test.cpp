@@ -42,6 +42,22 @@ TEST(Show, has_every_part_of_every_task_of_this_build) {
   }
 }
 
+TEST(Show, says_whether_this_build_has_variants_for_gpus) {
+  const Scratch scratch;
+  const Surroundings libraries{{"FAIBENCH_DEVICE_LIBRARIES=" + scratch.path().string()}, ""};
+  EXPECT_THAT(faibench({"show", "coalesced_matrix_transpose"}, libraries).out, HasSubstr("(on a GPU: not in this build)"));
+  scratch.write("libfaibench_emulated.so", "");
+  const json shown = json::parse(faibench({"show", "coalesced_matrix_transpose", "--json"}, libraries).out);
+  int on_device = 0;
+  for (const json& variant : shown["variants"]) {
+    if (!variant.contains("on_device")) continue;
+    ++on_device;
+    EXPECT_EQ(variant["in_this_build"], false);
+    EXPECT_EQ(variant["emulated_in_this_build"], true);
+  }
+  EXPECT_EQ(on_device, 2);
+}
+
 TEST(Show, says_that_a_known_task_is_not_implemented) {
   for (const CatalogEntry& entry : embedded_catalog().entries) {
     if (find_task(entry.name)) continue;

@@ -73,6 +73,21 @@ TEST(Judge, only_gates_when_told_so) {
   EXPECT_EQ(record.blocks, 0);
 }
 
+TEST(Judge, times_a_peer_and_never_scores_it) {
+  for (const Task* task : all_tasks())
+    for (const Variant& variant : task->variants) {
+      if (!variant.name.starts_with("peer:") || variant.on_device) continue;
+      JudgeJob job = job_for(task->name, variant.name);
+      job.ref_speedup = 1e-3;  // any speed would score
+      const Record record = judged(job);
+      EXPECT_EQ(name_of(record.verdict), "passed") << task->name << " " << variant.name << ": " << record.detail;
+      EXPECT_GT(record.speedup, 0);
+      EXPECT_EQ(record.score, 0);
+      return;  // one speaks for all
+    }
+  GTEST_SKIP() << "this build has no peers";
+}
+
 TEST(Judge, calls_a_variant_that_does_not_exist_build_failed) {
   const Record record = judged(job_for("coalesced_matrix_transpose", "quantum"));
   EXPECT_EQ(name_of(record.verdict), "build_failed");
