@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "tensor/error.h"
 
@@ -15,6 +17,7 @@ namespace faibench {
 namespace {
 
 constexpr auto sampling_period = std::chrono::milliseconds(1);
+constexpr int samples_a_look_at_the_group = 20;
 
 std::int64_t stack_of_a_thread() {
   rlimit limit{};
@@ -26,7 +29,7 @@ std::int64_t stack_of_a_thread() {
 }  // namespace
 
 MemoryMeter::MemoryMeter(pid_t process)
-    : status_("/proc/" + std::to_string(process) + "/status"), clear_("/proc/" + std::to_string(process) + "/clear_refs"), stack_bytes_(stack_of_a_thread()) {
+    : process_(process), status_("/proc/" + std::to_string(process) + "/status"), clear_("/proc/" + std::to_string(process) + "/clear_refs"), stack_bytes_(stack_of_a_thread()) {
   if (!look(before_)) throw Error(Error::Kind::io, "cannot read " + status_);
 }
 
@@ -47,10 +50,24 @@ bool MemoryMeter::look(Held& held) const {
   return held.resident > 0;
 }
 
+// Anonymous and shared pages that no other process maps: children share theirs with the process until one of them writes.
+std::int64_t MemoryMeter::held_by_group() const {
+  std::int64_t bytes = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const pid_t pid = static_cast<pid_t>(std::atol(entry.path().filename().c_str()));
+    if (pid <= 0 || pid == process_ || getpgid(pid) != process_) continue;
+    std::ifstream sums(entry.path() / "smaps_rollup");
+    for (std::string line; std::getline(sums, line);)
+      if (line.starts_with("Private_Dirty:")) bytes += std::atoll(line.c_str() + 14) * 1024;
+  }
+  return bytes;
+}
+
 void MemoryMeter::take(const Held& held) {
   most_threads_ = std::max(most_threads_, held.threads - before_.threads);  // the system keeps stacks of threads that ended
   const std::int64_t stacks = most_threads_ * stack_bytes_;
-  peak_ = std::max({peak_, held.resident - before_.resident, held.beside_files - before_.beside_files, held.mapped - before_.mapped - stacks});
+  peak_ = std::max({peak_, group_ + held.resident - before_.resident, group_ + held.beside_files - before_.beside_files, group_ + held.mapped - before_.mapped - stacks});
 }
 
 void MemoryMeter::start_call() {
@@ -60,10 +77,12 @@ void MemoryMeter::start_call() {
   }
   Held held;
   peak_ = 0;
+  group_ = 0;
   if (look(held)) take(held);
   start_high_water_ = held.high_water;
   sampler_ = std::jthread([this](const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
+    for (int sample = 0; !stop.stop_requested(); ++sample) {
+      if (sample % samples_a_look_at_the_group == 0) group_ = held_by_group();
       if (Held now; look(now)) take(now);
       std::this_thread::sleep_for(sampling_period);
     }
@@ -72,6 +91,7 @@ void MemoryMeter::start_call() {
 
 std::int64_t MemoryMeter::end_call() {
   sampler_ = {};  // joins
+  group_ = held_by_group();
   if (Held held; look(held)) {
     take(held);
     if (held.high_water > start_high_water_) peak_ = std::max(peak_, held.high_water - before_.resident);
