@@ -15,6 +15,7 @@ using testing_support::faibench;
 using testing_support::is_one_complaint;
 using testing_support::Outcome;
 using testing_support::Scratch;
+using testing_support::Surroundings;
 
 TEST(List, shows_all_known_entries_and_what_the_catalog_counts) {
   const Outcome outcome = faibench({"list"});

@@ -14,6 +14,8 @@ using testing::HasSubstr;
 using testing_support::faibench;
 using testing_support::is_one_complaint;
 using testing_support::Outcome;
+using testing_support::Scratch;
+using testing_support::Surroundings;
 
 TEST(Show, explains_a_task) {
   const Outcome outcome = faibench({"show", "coalesced_matrix_transpose"});
