@@ -190,6 +190,8 @@ Task make() {
       {"cpu", Kernel({bind(cpu::compress, names)}), "3 in 1000 elements by weighted size, their places, classes and signs by a range coder", Kernel({bind(cpu::decompress, receiver)})},
       {"cpu_dense", Kernel({bind(cpu_dense::compress, names)}), "format 1 in two passes by vectors: signs and sums, then update and error", Kernel({bind(cpu_dense::decompress, receiver)})},
       {"cpu_dense_short", Kernel({bind(cpu_dense_short::compress, names)}), "the same with scales of one byte: eighths of an octave below the largest", Kernel({bind(cpu_dense_short::decompress, receiver)})},
+      on_device("cuda_baseline", "format 1, a kernel a pass", {"peer_offsets"}),
+      on_device("cuda", "format 1 in two launches: scales, then signs, update, error and mean at once", {"peer_offsets"}),
   };
   const auto part = [](std::int64_t n, std::int32_t others) { return Generator([=](Random& random) { return step(random, n, others, others / 2); }); };
   task.workloads = {
