@@ -25,7 +25,7 @@ struct Range {
 inline constexpr std::int64_t most_blocks = 256;       ///< of a packed piece
 inline constexpr std::size_t packed_room = 20 * 1024;  ///< for a packed piece in any form; about half of a first-level cache
 
-inline constexpr std::int64_t ahead_blocks = 128;      ///< how far ahead of its use `a` is called for: 2 KiB of nibbles
+inline constexpr std::int64_t ahead_blocks = 128;      ///< how far ahead of its use `a` is called into the second-level cache: 2 KiB of nibbles
 
 /// One instruction set's way. `pack` brings blocks of b into the order that `add_rows` reads them in; at most most_blocks of them, into 64-byte aligned packed_room.
 /// `add_rows` adds the terms of these blocks (the packed ones) to sums[r] for the rows r of `rows`.

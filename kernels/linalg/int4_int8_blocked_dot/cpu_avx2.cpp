@@ -109,8 +109,8 @@ void add_rows(const Weights& a, Range rows, Range blocks, const std::byte* packe
     __m256i total = _mm256_setzero_si256();
     std::int64_t left = blocks.end - blocks.first;
     for (; left >= group_blocks; left -= group_blocks, ++b) {
-      for (int line = 0; line < 2; ++line) _mm_prefetch(reinterpret_cast<const char*>(row.q + ahead_blocks * 16 + line * 64), _MM_HINT_T0);
-      _mm_prefetch(reinterpret_cast<const char*>(row.sign + ahead_blocks), _MM_HINT_T0);
+      for (int line = 0; line < 2; ++line) _mm_prefetch(reinterpret_cast<const char*>(row.q + ahead_blocks * 16 + line * 64), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(row.sign + ahead_blocks), _MM_HINT_T1);
       total = add_group(row, *b, total);
       row = {row.q + group_blocks * 16, row.coef + group_blocks, row.sign + group_blocks};
     }

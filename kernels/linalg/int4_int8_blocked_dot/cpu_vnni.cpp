@@ -113,9 +113,9 @@ void add_rows(const Weights& a, Range rows, Range blocks, const std::byte* packe
     Totals totals{_mm512_setzero_si512(), _mm512_setzero_si512()};
     std::int64_t left = blocks.end - blocks.first;
     for (; left >= group_blocks; left -= group_blocks, ++b) {
-      for (int line = 0; line < 4; ++line) _mm_prefetch(reinterpret_cast<const char*>(row.q + ahead_blocks * 16 + line * 64), _MM_HINT_T0);
-      _mm_prefetch(reinterpret_cast<const char*>(row.sign + ahead_blocks), _MM_HINT_T0);
-      _mm_prefetch(reinterpret_cast<const char*>(row.coef + ahead_blocks), _MM_HINT_T0);
+      for (int line = 0; line < 4; ++line) _mm_prefetch(reinterpret_cast<const char*>(row.q + ahead_blocks * 16 + line * 64), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(row.sign + ahead_blocks), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(row.coef + ahead_blocks), _MM_HINT_T1);
       add_group<true>(row, group_blocks, *b, totals);
       row = {row.q + group_blocks * 16, row.coef + group_blocks, row.sign + group_blocks};
     }

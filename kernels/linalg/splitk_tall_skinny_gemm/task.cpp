@@ -61,6 +61,7 @@ Task make() {
       on_device("cuda", "K over the multiprocessors, partial tiles to a workspace, summed by the block that comes last"),
   };
   peers::for_each_library([&]<peers::Library library>() { task.variants.push_back({peers::variant_name(library), Kernel({bind(peer<library>, names)}), "its sgemm, some thousand terms at a time"}); });
+  if (peers::cublas_in_build()) task.variants.push_back(on_device("peer:cublas", "its sgemm, TF32 off"));
   task.workloads = {
       workload("smoke", "5 x 7 over 20011 terms, uniform [-1,1); gated on integers too", 5, 7, 20011, 1e-3),
       workload("standard", "16 x 16 over 1048576 terms, uniform [-1,1); gated on integers too", 16, 16, 1 << 20, 0.7),
