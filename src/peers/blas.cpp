@@ -88,6 +88,8 @@ void multiply_cblas(CblasSgemm sgemm, std::int64_t M, std::int64_t N, std::int64
 
 }  // namespace
 
+bool cublas_in_build() { return found::cublas; }
+
 bool in_build(Library library) { return !file_of(library).empty(); }
 
 std::string variant_name(Library library) {

@@ -24,6 +24,9 @@ bool in_build(Library library);
 /// "peer:openblas", ...
 std::string variant_name(Library library);
 
+/// The same of cuBLAS, which device.cpp files call through cuda/cublas.h.
+bool cublas_in_build();
+
 /// Calls `visit.template operator()<library>()` for every library that this build found.
 template <class Visit>
 void for_each_library(Visit visit) {

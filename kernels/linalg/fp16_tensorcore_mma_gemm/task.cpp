@@ -55,6 +55,7 @@ Task make() {
   peers::for_each_library([&]<peers::Library library>() {
     task.variants.push_back({peers::variant_name(library), Kernel({bind(gemm_of<library>, {"A", "B", "C"})}), "sgemm on f32 copies, conversions included"});
   });
+  if (peers::cublas_in_build()) task.variants.push_back(on_device("peer:cublas", "its GemmEx with f32 sums, no reduction in f16"));
   const std::string normal = "A normal(0,1), B normal(0,1)/sqrt(K), rounded to f16", reported = "; reported, not scored";
   task.workloads = {
       workload("smoke", "M, N, K = 65, 97, 136; uniform [-1,1) rounded to f16", {65, 97, 136}, uniform_inputs, 0.002),

@@ -65,6 +65,7 @@ Task make() {
       on_device("cuda", "128x128x16 tiles through shared memory, 8x8 sums a thread, cp.async"),
   };
   peers::for_each_library([&]<peers::Library library>() { task.variants.push_back({peers::variant_name(library), Kernel({bind(peer<library>, names)}), "its sgemm, on a copy of C"}); });
+  if (peers::cublas_in_build()) task.variants.push_back(on_device("peer:cublas", "its sgemm, TF32 off, on a copy of C"));
   const std::string uniform = "A, B, C uniform [-1,1), alpha 1.25, beta -0.5; also gated on the fill exact (integers)", reported = "; reported, not scored";
   task.workloads = {
       workload("smoke", "M, N, K = 65, 97, 130; " + uniform, {65, 97, 130}, 0.001),
