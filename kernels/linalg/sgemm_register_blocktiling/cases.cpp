@@ -61,6 +61,7 @@ void add_sizes(std::vector<Case>& cases) {
   cases.push_back(uniform_case("below_every_tile", "3 x 5 x 2", {3, 5, 2}));
   cases.push_back(uniform_case("whole_tiles", "128 x 128 x 32", {128, 128, 32}));
   cases.push_back(uniform_case("one_past_whole_tiles", "129 x 129 x 33", {129, 129, 33}));
+  cases.push_back(uniform_case("ragged_tiles_of_whole_fours", "132 x 260 x 36: several large tiles, every row starts at 16 bytes", {132, 260, 36}));
   cases.push_back(uniform_case("one_short_of_whole_tiles", "127 x 127 x 31", {127, 127, 31}));
   cases.push_back(uniform_case("one_past_a_register_tile", "29 x 65 x 17", {29, 65, 17}));
   cases.push_back(uniform_case("long_sum", "K = 1027: past several blocks of k", {15, 17, 1027}));

@@ -277,6 +277,10 @@ std::vector<Case> cases() {
   peaked("head_dim_1", "D = 1", {.Lq = 70, .Lk = 70, .H = 2, .D = 1});
   peaked("head_dim_37", "D = 37, f16", {.Lq = 70, .Lk = 70, .H = 2, .D = 37, .dtype = Dtype::f16});
   peaked("head_dim_40", "D = 40", {.Lq = 70, .Lk = 70, .H = 2, .D = 40});
+  peaked("head_dim_64", "D = 64, f16", {.Lq = 40, .Lk = 70, .H = 2, .D = 64, .dtype = Dtype::f16});
+  peaked("head_dim_96", "D = 96, f32", {.Lq = 40, .Lk = 70, .H = 2, .D = 96});
+  peaked("head_dim_128", "D = 128, bf16, as models have it", {.Lq = 131, .Lk = 131, .H = 2, .D = 128, .dtype = Dtype::bf16});
+  peaked("head_dim_192", "D = 192, f16", {.Lq = 40, .Lk = 70, .H = 2, .D = 192, .dtype = Dtype::f16});
   peaked("head_dim_255", "D = 255, bf16", {.Lq = 40, .Lk = 70, .H = 2, .D = 255, .dtype = Dtype::bf16});
   peaked("head_dim_256", "D = 256", {.Lq = 50, .Lk = 70, .H = 2, .D = 256});
   peaked("f16_no_mask", "f16 without the mask", {.B = 2, .Lq = 40, .Lk = 90, .H = 4, .Hk = 2, .D = 32, .dtype = Dtype::f16, .causal = false});
