@@ -18,6 +18,8 @@
 #include "cluster/launch.h"
 #include "cluster/preparation.h"
 #include "cluster/topology.h"
+#include "device/gpu_facts.h"
+#include "judge/device_library.h"
 #include "judge/judge_process.h"
 #include "results/provenance.h"
 #include "tensor/error.h"
@@ -43,6 +45,7 @@ struct Findings {
   MachinePeaks peaks;
   std::string peaks_missing;          ///< why nothing was measured; empty: peaks are
   std::vector<std::string> hindrances;  ///< what keeps a run from working at all
+  GpuList gpus;                       ///< visible to this process
   Audit audit;                        ///< of all ranks of the launch; of this process alone without one
 };
 
@@ -128,6 +131,7 @@ Findings examine(const Options& options, Audit audited) {
   found.hindrances = found.audit.errors;
   found.state = observe_machine();  // before the worker starts: our own children would count as disturbance
   found.provenance = collect_local();
+  found.gpus = list_gpus();
   look_for_worker(found);
   look_at_results_folder(found);
   look_at_place(found);
@@ -144,10 +148,10 @@ Rows machine_rows(const Findings& found) {
   if (!found.provenance.hosts.empty()) {
     const HostFacts& host = found.provenance.hosts.front();
     rows = {{"host", host.name}, {"processor", or_unknown(host.cpu_model)}, {"instruction sets", or_unknown(host.isa)}, {"topology", or_unknown(host.topology)}, {"system", or_unknown(host.system)}};
-    std::string gpus;
-    for (const std::string& gpu : host.gpus) gpus += (gpus.empty() ? "" : ", ") + gpu;
-    rows.push_back({"GPUs", gpus.empty() ? "none" : gpus + (host.gpu_driver.empty() ? "" : " (driver " + host.gpu_driver + ")")});
   }
+  for (const GpuFacts& gpu : found.gpus.gpus) rows.push_back({"GPU", facts_text(gpu)});
+  if (found.gpus.gpus.empty()) rows.push_back({"GPUs", "none: " + found.gpus.why_none});
+  else rows.push_back({"GPU driver", or_unknown(found.gpus.driver)});
   rows.push_back({"memory", size_or_unknown(s.memory_bytes) + ", " + size_or_unknown(s.memory_available_bytes) + " available" + (s.memory_limit_bytes >= 0 ? ", limit " + size_or_unknown(s.memory_limit_bytes) : "")});
   rows.push_back({"/dev/shm", size_or_unknown(s.shared_memory_bytes) + " free"});
   rows.push_back({"settings", fmt::format("governor {}, turbo {}, SMT {}, huge pages {}", or_unknown(s.governor), or_unknown(s.turbo), or_unknown(s.smt), or_unknown(s.huge_pages))});
@@ -163,12 +167,18 @@ Rows software_rows(const Findings& found) {
           {"CUDA", or_without(p.cuda)}, {"NCCL", or_without(p.nccl)}, {"worker", found.worker.empty() ? "missing" : found.worker}};
 }
 
+std::string variants_text(const Findings& found) {
+  if (found.gpus.gpus.empty()) return "cpu: no GPU is visible";
+  if (!find_device_library(DeviceKind::cuda)) return "cpu: " + no_device_library(DeviceKind::cuda);
+  return fmt::format("cuda where a task has it, on the workload gpu ({} visible; each rank of a host is given one)", found.gpus.gpus.size());
+}
+
 Rows use_rows(const Findings& found) {
   std::size_t slots = found.layout.slot_files.empty() ? 0 : found.layout.slot_files.front().size();
   Rows rows = {{"processors", fmt::format("{} of this host's {} cores: {}", found.place.cpus.size(), found.place.host_cores, ranges_text(found.place.cpus))},
                {"threads", fmt::format("{} for a rank that is bound like this shell; ranks of one host share its cores", found.place.cpus.size())},
                {"timing slots", fmt::format("{} (one for each NUMA node: tasks on one host are timed one after another in it)", slots)},
-               {"variants", found.place.gpus > 0 ? fmt::format("cuda where a task has it ({} GPUs)", found.place.gpus) : "cpu: no GPU is visible"},
+               {"variants", variants_text(found)},
                {"results", found.results_folder}};
   if (!found.provenance.launcher.empty() && found.provenance.launcher != "alone") rows.push_back({"launcher", found.provenance.launcher});
   return rows;
@@ -193,9 +203,7 @@ void print_lines(const char* title, const std::vector<std::string>& lines, int w
 Rows rank_rows(const Findings& found) {
   Rows rows;
   for (const RankFacts& rank : found.audit.ranks) {
-    std::string gpus;
-    for (const std::string& gpu : rank.gpus) gpus += " " + gpu;
-    rows.push_back({fmt::format("rank {}", rank.rank), fmt::format("{}, processors {}{}, clock {}, {}, /dev/shm {}", rank.host, rank.cpus, gpus.empty() ? ", no GPU" : "," + gpus, or_unknown(rank.clock_source), rank.mpi,
+    rows.push_back({fmt::format("rank {}", rank.rank), fmt::format("{}, processors {}{}, clock {}, {}, /dev/shm {}", rank.host, rank.cpus, rank.gpu.empty() ? ", no GPU" : fmt::format(", {} ({} visible)", rank.gpu, rank.gpus.size()), or_unknown(rank.clock_source), rank.mpi,
                                                                    size_or_unknown(rank.shared_memory_bytes))});
   }
   return rows;
@@ -216,6 +224,14 @@ void print_text(const Findings& found) {
 }
 
 
+Json gpus_json(const GpuList& list) {
+  Json gpus = Json::array();
+  for (const GpuFacts& gpu : list.gpus)
+    gpus.push_back({{"uuid", gpu.uuid}, {"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}, {"l2_bytes", gpu.l2_bytes}, {"multiprocessors", gpu.multiprocessors}, {"capability", gpu.capability},
+                    {"exclusive", gpu.exclusive}, {"sm_clock_hz", gpu.sm_clock_hz}, {"memory_clock_hz", gpu.memory_clock_hz}, {"power_limit_watts", gpu.power_limit_watts}, {"driver", list.driver}});
+  return gpus;
+}
+
 void print_json(const Findings& found) {
   const MachineState& s = found.state;
   Json busy = Json::array();
@@ -226,7 +242,7 @@ void print_json(const Findings& found) {
                 {{"governor", s.governor}, {"turbo", s.turbo}, {"smt", s.smt}, {"huge_pages", s.huge_pages}, {"virtual_machine", s.virtual_machine}, {"numa_balancing", s.numa_balancing}, {"load", s.load},
                  {"steal", s.steal}, {"cpu_quota", s.cpu_quota}, {"memory_bytes", s.memory_bytes}, {"memory_available_bytes", s.memory_available_bytes}, {"memory_limit_bytes", s.memory_limit_bytes},
                  {"shared_memory_bytes", s.shared_memory_bytes}, {"busy", busy}}},
-               {"use", {{"cpus", found.place.cpus}, {"host_cores", found.place.host_cores}, {"numa_nodes", found.place.numa_nodes}, {"gpus", found.place.gpus},
+               {"use", {{"cpus", found.place.cpus}, {"host_cores", found.place.host_cores}, {"numa_nodes", found.place.numa_nodes}, {"gpus", gpus_json(found.gpus)},
                         {"timing_slots", found.layout.slot_files.empty() ? std::vector<std::string>() : found.layout.slot_files.front()}, {"worker", found.worker}, {"results", found.results_folder}}}};
   json["peaks"] = found.peaks_missing.empty() ? Json::parse(to_json(found.peaks)) : Json();
   if (!found.peaks_missing.empty()) json["peaks_missing"] = found.peaks_missing;

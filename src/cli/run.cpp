@@ -98,7 +98,7 @@ void add_selection(CLI::App& command, Options& options) {
   command.add_option("--tasks", run.tasks, "Only tasks whose name matches this shell glob; may be repeated; default: all that this build has")->type_name("GLOB")->allow_extra_args(false);
   command.add_option("--exclude", run.exclude, "Leave out tasks whose name matches; may be repeated")->type_name("GLOB")->allow_extra_args(false);
   command.add_option("--group", run.groups, "Only tasks of this group; may be repeated")->type_name("GROUP")->allow_extra_args(false);
-  command.add_option("--workload", run.workload, "Sizes to run: smoke, standard, gpu or a task's own; default: standard, smoke with --emulate")->type_name("NAME");
+  command.add_option("--workload", run.workload, "Sizes to run: smoke, standard, gpu or a task's own; default: standard, gpu for variants that run on one, smoke with --emulate")->type_name("NAME");
   command.add_option("--variant", run.variants, "Variant to judge, a glob, or library:PATH for your own; may be repeated; default: cpu, cuda where there is a GPU, mpi and peer:* where a task has them")
       ->type_name("NAME")
       ->allow_extra_args(false);

@@ -73,14 +73,14 @@ void check_room(const std::vector<Place>& places, const std::vector<int>& ranks,
   }
 }
 
-void check_gpus(const std::vector<Place>& places, const std::vector<int>& ranks, Audit& found) {
-  std::map<std::string, std::vector<int>> users;
-  for (std::size_t local = 0; local < ranks.size(); ++local) {
-    const auto& visible = at(places, ranks[local]).facts.gpus;
-    if (!visible.empty()) users[visible[local % visible.size()]].push_back(ranks[local]);
-  }
-  for (const auto& [uuid, of_gpu] : users) {
-    if (of_gpu.size() > 1) found.notices.push_back(ranks_text(places, of_gpu) + " share one GPU, " + uuid + ": variants on NCCL are skipped or slow; start one rank a GPU");
+void check_gpus(const std::vector<Place>& places, const std::vector<GivenGpu>& given, Audit& found) {
+  for (int rank = 0; rank < static_cast<int>(places.size()); ++rank) {
+    const GivenGpu& gpu = given[static_cast<std::size_t>(rank)];
+    if (gpu.ranks.size() > 1 && gpu.ranks.front() == rank)
+      found.notices.push_back(ranks_text(places, gpu.ranks) + " share one GPU, " + gpu.uuid + ": they take turns on it, and variants on NCCL are skipped or slow; start one rank a GPU");
+    for (const GpuFacts& facts : at(places, rank).gpus)
+      if (facts.exclusive && facts.uuid == gpu.uuid)
+        found.notices.push_back("the GPU of " + ranks_text(places, {rank}) + ", " + gpu.uuid + ", is in exclusive mode: judge and candidates cannot both work on it, all its variants will fail; nvidia-smi -c DEFAULT");
   }
 }
 
@@ -104,11 +104,14 @@ void check_hosts_alike(const std::vector<Place>& places, Audit& found) {
   }
 }
 
-std::vector<RankFacts> rank_facts(const std::vector<Place>& places) {
+std::vector<RankFacts> rank_facts(const std::vector<Place>& places, const std::vector<GivenGpu>& given) {
   std::vector<RankFacts> facts;
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     facts.push_back(places[rank].facts);
     facts.back().rank = static_cast<int>(rank);
+    facts.back().gpu = given[rank].uuid;
+    for (const GpuFacts& gpu : places[rank].gpus)
+      if (gpu.uuid == given[rank].uuid) facts.back().gpu_facts = facts_text(gpu) + (places[rank].gpu_driver.empty() ? "" : ", driver " + places[rank].gpu_driver);
     const auto& first = places.front().facts.environment;
     std::erase_if(facts.back().environment, [&](const std::string& entry) { return std::ranges::find(first, entry) != first.end(); });
     if (rank == 0) facts.back().environment.clear();
@@ -141,11 +144,12 @@ Audit audit(const std::vector<Place>& places) {
   for (const std::vector<int>& ranks : ranks_of_nodes(places)) {
     check_cores(places, ranks, found);
     check_room(places, ranks, found);
-    check_gpus(places, ranks, found);
   }
+  const std::vector<GivenGpu> given = give_gpus(places);
+  check_gpus(places, given, found);
   check_clocks(places, found);
   check_hosts_alike(places, found);
-  found.ranks = rank_facts(places);
+  found.ranks = rank_facts(places, given);
   return found;
 }
 

@@ -121,6 +121,16 @@ JudgeJob Coordinator::job_for(int rank, const PlanItem& item) const {
   job.cpus = layout_.places[r].cpus;
   job.slot_files = layout_.slot_files[r];
   job.whole_task_in_slot = layout_.seats[r].whole_task_in_slot && !settings_.gate_only && !item.emulated;  // nothing is timed: nothing can be disturbed
+  if (item.work.needs_gpu) {
+    const GivenGpu& gpu = layout_.gpus[r];
+    job.gpu = gpu.uuid;
+    job.gpu_position = gpu.position;
+    job.gpu_ranks = static_cast<int>(gpu.ranks.size());
+    // Its processors' slot matters where other ranks run on them. Who shares a GPU holds it for the whole task: gating there takes its memory and its time.
+    if (!layout_.seats[r].whole_task_in_slot) job.slot_files.clear();
+    job.slot_files.push_back(layout_.gpu_slot_files[r]);
+    job.whole_task_in_slot = (layout_.seats[r].whole_task_in_slot || gpu.ranks.size() > 1) && !settings_.gate_only;
+  }
   job.gate_only = settings_.gate_only;
   job.emulate = item.emulated;
   job.peaks = peaks_[static_cast<std::size_t>(node_of(rank))];

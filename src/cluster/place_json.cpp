@@ -5,6 +5,8 @@
 
 namespace faibench {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuFacts, uuid, name, memory_bytes, l2_bytes, multiprocessors, capability, exclusive, sm_clock_hz, memory_clock_hz, power_limit_watts)
+
 std::string to_json(const Place& place) {
   return nlohmann::json{{"host", place.host},
                         {"pid", place.pid},
@@ -13,6 +15,7 @@ std::string to_json(const Place& place) {
                         {"numa_nodes", place.numa_nodes},
                         {"host_cores", place.host_cores},
                         {"gpus", place.gpus},
+                        {"gpu_driver", place.gpu_driver},
                         {"slot_folder", place.slot_folder},
                         {"program_hash", place.program_hash},
                         {"worker_hash", place.worker_hash},
@@ -33,6 +36,7 @@ Place place_from_json(std::string_view text) {
     json.at("numa_nodes").get_to(place.numa_nodes);
     json.at("host_cores").get_to(place.host_cores);
     json.at("gpus").get_to(place.gpus);
+    json.at("gpu_driver").get_to(place.gpu_driver);
     json.at("slot_folder").get_to(place.slot_folder);
     json.at("program_hash").get_to(place.program_hash);
     json.at("worker_hash").get_to(place.worker_hash);

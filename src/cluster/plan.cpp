@@ -135,12 +135,17 @@ class Planner {
   // Why no variant for GPUs can run here; empty: it can.
   std::string gpu_missing() const { return !setting_.some_rank_has_gpu ? "no GPU on any rank" : setting_.cuda_hash.empty() ? "this build has no CUDA kernels" : ""; }
 
+  // Where nobody named one, a variant for GPUs gets the size that fills one.
+  const Workload* workload_for(const Task& task, const Variant& variant) const {
+    const Workload* filling = variant.on_device && !options_.workload && !options_.emulate ? task.find_workload("gpu") : nullptr;
+    return filling ? filling : task.find_workload(workload_);
+  }
+
   void add_solo(const Task& task) {
-    const Workload* workload = task.find_workload(workload_);
-    if (!workload) return;
     std::set<std::string> added;
     for (const Variant& variant : task.variants) {
-      if (!wants(variant.name)) continue;
+      const Workload* workload = workload_for(task, variant);
+      if (!workload || !wants(variant.name)) continue;
       if (!can_run(variant)) {
         const bool named_it = std::ranges::find(options_.variants, variant.name) != options_.variants.end();
         if (named_it && variant.name.starts_with("peer:"))  // ours have a CPU form to take their place
@@ -150,6 +155,8 @@ class Planner {
       added.insert(variant.name);
       add_item(task, *workload, variant.name, "", "");
     }
+    const Workload* workload = task.find_workload(workload_);
+    if (!workload) return;
     for (const std::string& variant : options_.variants) {
       if (variant.starts_with(library_prefix)) add_item(task, *workload, variant, "", "");
     }
@@ -180,7 +187,7 @@ class Planner {
     item.variant = variant;
     item.asked_variant = asked;
     item.note = note;
-    item.workload = workload_;
+    item.workload = workload.name;
     item.ref_speedup = anchor(task);
     const Variant* ours = task.find_variant(variant);
     const bool on_device = ours && ours->on_device;
@@ -190,7 +197,7 @@ class Planner {
     std::string bytes = setting_.worker_hash;
     if (variant.starts_with(library_prefix)) bytes += file_hash(variant.substr(library_prefix.size()));
     else if (on_device) bytes += item.emulated ? setting_.emulated_hash : setting_.cuda_hash;
-    item.key = item_key({task.name, contract_text(task, workload_), workload_, variant, options_.seed.value_or(1), 1, bytes, setting_.machine_class, item.emulated});
+    item.key = item_key({task.name, contract_text(task, workload.name), workload.name, variant, options_.seed.value_or(1), 1, bytes, setting_.machine_class, item.emulated});
     plan_.items.push_back(std::move(item));
   }
 
@@ -229,7 +236,7 @@ class Planner {
 
   WorkItem cost(const PlanItem& item, double baseline_seconds) const {
     WorkItem work = estimate(options_, baseline_seconds);
-    const auto earlier = setting_.earlier_seconds.find(cost_name(item.task->name, item.variant, item.ranks, workload_));
+    const auto earlier = setting_.earlier_seconds.find(cost_name(item.task->name, item.variant, item.ranks, item.workload));
     if (earlier == setting_.earlier_seconds.end() || earlier->second <= 0) return work;
     const double slot_share = work.slot_seconds / work.expected_seconds;
     return {.expected_seconds = earlier->second, .slot_seconds = slot_share * earlier->second};

@@ -68,6 +68,17 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
+HostFacts host_with_gpus(const Place& place) {
+  HostFacts host = collect_host();
+  if (!host.gpus.empty()) return host;
+  for (const GpuFacts& gpu : place.gpus) {  // where the driver shows no pages of its own, in some containers
+    host.gpus.push_back(gpu.name);
+    host.machine_class += ", " + gpu.name;
+  }
+  if (host.gpu_driver.empty()) host.gpu_driver = place.gpu_driver;
+  return host;
+}
+
 // Why, where --give-up names the item.
 std::optional<std::string> given_up(const RunOptions& options, const std::string& label) {
   for (const std::string& words : options.give_up) {
@@ -86,7 +97,7 @@ std::string describe_this_rank(int first_rank_of_host) {
     place.slot_folder = make_slot_folder();
     place.program_hash = file_hash("/proc/self/exe");
     place.worker_hash = file_hash(worker_path());
-    place.host_facts = to_json(collect_host());
+    place.host_facts = to_json(host_with_gpus(place));
     return to_json(place);
   } catch (const Error& error) {
     return std::string(1, error_mark) + std::to_string(static_cast<int>(error.kind)) + error.what();

@@ -17,6 +17,11 @@ std::string eligible_ranks(const Preparation& preparation, const PlanItem& item)
   return item.gang ? std::to_string(item.ranks) + " of " + ranges_text(ranks) + " together" : ranges_text(ranks);
 }
 
+std::string given_gpu(const GivenGpu& gpu) {
+  if (gpu.position < 0) return "";
+  return ", " + gpu.uuid + (gpu.ranks.size() > 1 ? fmt::format(" shared by ranks {}", ranges_text(gpu.ranks)) : "");
+}
+
 // As the schedule hands them out: solo items longest first, then gangs.
 std::vector<const PlanItem*> in_order(const Preparation& preparation) {
   std::vector<const PlanItem*> solo, gangs;
@@ -48,7 +53,7 @@ void print_plan(const Preparation& preparation) {
   }
   for (int rank = 0; rank < static_cast<int>(preparation.layout.places.size()); ++rank) {
     const Place& place = preparation.layout.places[static_cast<std::size_t>(rank)];
-    fmt::print("rank {}: {}, cpus {}, NUMA {}{}{}\n", rank, place.host, ranges_text(place.cpus), ranges_text(place.numa_nodes), place.gpus > 0 ? fmt::format(", {} GPUs", place.gpus) : "",
+    fmt::print("rank {}: {}, cpus {}, NUMA {}{}{}\n", rank, place.host, ranges_text(place.cpus), ranges_text(place.numa_nodes), given_gpu(preparation.layout.gpus[static_cast<std::size_t>(rank)]),
                preparation.layout.seats[static_cast<std::size_t>(rank)].whole_task_in_slot ? ", shares its cores: one task at a time in its slot" : "");
   }
   fmt::print("{:>9}  {:<48} {:<10} {}\n", "expected", "task/variant", "workload", "ranks");

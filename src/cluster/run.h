@@ -32,7 +32,7 @@ struct RunOptions {
   std::vector<std::string> tasks;        ///< shell globs over task names; empty: every task of the catalog that this build has
   std::vector<std::string> exclude;      ///< shell globs over task names
   std::vector<std::string> groups;       ///< shell globs over group names; empty: every group
-  std::optional<std::string> workload;   ///< default "standard", "smoke" with `emulate`; a task that has none of that name is "asked for and not run"
+  std::optional<std::string> workload;   ///< default "standard", of variants for GPUs "gpu" where the task has it, "smoke" with `emulate`; a task that has none of that name is "asked for and not run"
   std::vector<std::string> variants;     ///< names or globs ("peer:*"); empty: "cpu", "cuda" where a rank has a GPU, every "peer:*", and "mpi" of multi-rank tasks.
                                          ///< "cuda" where there is no GPU runs "cpu" and the record says so; "library:PATH" is a submission
   bool emulate = false;                  ///< variants for GPUs run on the emulator, on CPUs: gated on the smoke workload, neither timed nor scored

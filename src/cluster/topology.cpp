@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "device/assignment.h"
 #include "tensor/error.h"
 
 namespace faibench {
@@ -86,8 +87,10 @@ Place find_place() {
   place.host = host_name();
   place.pid = static_cast<int>(getpid());
   place.facts = collect_rank();
-  place.facts.gpus = find_gpus();
-  place.gpus = static_cast<int>(place.facts.gpus.size());
+  GpuList gpus = list_gpus();
+  place.facts.gpus = uuids_of(gpus.gpus);
+  place.gpus = std::move(gpus.gpus);
+  place.gpu_driver = gpus.driver;
   place.host_cores = 1;
   Topology topology;
   if (topology.handle) {
@@ -113,6 +116,27 @@ Place find_place() {
   return place;
 }
 
+std::vector<GivenGpu> give_gpus(const std::vector<Place>& places) {
+  std::map<int, std::vector<int>> nodes;
+  for (int rank = 0; rank < static_cast<int>(places.size()); ++rank) nodes[places[static_cast<std::size_t>(rank)].node].push_back(rank);
+  std::vector<GivenGpu> given(places.size());
+  for (const auto& [node, ranks] : nodes) {
+    std::vector<std::vector<std::string>> visible;
+    for (int rank : ranks) visible.push_back(places[static_cast<std::size_t>(rank)].facts.gpus);
+    const std::vector<int> positions = assign_gpus(visible);
+    std::map<std::string, std::vector<int>> users;
+    for (std::size_t local = 0; local < ranks.size(); ++local) {
+      if (positions[local] >= 0) users[visible[local][static_cast<std::size_t>(positions[local])]].push_back(ranks[local]);
+    }
+    for (std::size_t local = 0; local < ranks.size(); ++local) {
+      if (positions[local] < 0) continue;
+      const std::string& uuid = visible[local][static_cast<std::size_t>(positions[local])];
+      given[static_cast<std::size_t>(ranks[local])] = {positions[local], uuid, users[uuid]};
+    }
+  }
+  return given;
+}
+
 std::string ranges_text(const std::vector<int>& numbers) {
   std::string text;
   for (std::size_t i = 0; i < numbers.size();) {
@@ -128,6 +152,7 @@ std::string ranges_text(const std::vector<int>& numbers) {
 
 Layout lay_out(std::vector<Place> places) {
   Layout layout;
+  layout.gpus = give_gpus(places);
   std::map<std::pair<int, int>, int> slot_numbers;  // (node, NUMA node)
   for (std::size_t r = 0; r < places.size(); ++r) {
     const Place& place = places[r];
@@ -137,7 +162,7 @@ Layout lay_out(std::vector<Place> places) {
       }
       return false;
     }();
-    RankSeat seat{.slots = {}, .has_gpu = place.gpus > 0, .whole_task_in_slot = shares_cores};
+    RankSeat seat{.slots = {}, .has_gpu = layout.gpus[r].position >= 0, .whole_task_in_slot = shares_cores};
     std::vector<std::string> files;
     for (int numa : place.numa_nodes) {
       seat.slots.push_back(slot_numbers.try_emplace({place.node, numa}, static_cast<int>(slot_numbers.size())).first->second);
@@ -145,6 +170,8 @@ Layout lay_out(std::vector<Place> places) {
     }
     layout.seats.push_back(std::move(seat));
     layout.slot_files.push_back(std::move(files));
+    const std::string& folder = places[static_cast<std::size_t>(place.node)].slot_folder;
+    layout.gpu_slot_files.push_back(layout.gpus[r].position >= 0 ? folder + "/" + layout.gpus[r].uuid + ".lock" : "");
     if (place.node == static_cast<int>(r)) {
       layout.nodes.push_back(place.node);
       if (layout.hint.empty()) layout.hint = core_hint(places, place.node);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cluster/schedule.h"
+#include "device/gpu_facts.h"
 #include "results/provenance.h"
 
 namespace faibench {
@@ -17,7 +18,8 @@ struct Place {
   std::vector<int> cores;       ///< all cores of the binding, by a number that is unique on the host
   std::vector<int> numa_nodes;  ///< that the cpus touch, ascending
   int host_cores = 0;           ///< cores of the host that processes may use at all
-  int gpus = 0;                 ///< visible to this rank
+  std::vector<GpuFacts> gpus;   ///< visible to this rank, in the CUDA runtime's order
+  std::string gpu_driver;
   std::string slot_folder;      ///< where this host's slot files lie
   std::string program_hash;     ///< of the program's bytes: all ranks must run the same
   std::string worker_hash;      ///< of faibench-worker's bytes
@@ -28,8 +30,15 @@ struct Place {
 
 /// Asks hwloc and the binding. What the machine will not tell is taken as one core or NUMA node 0. `node`, the hashes, the folder and the host's facts stay empty.
 Place find_place();
-/// UUIDs of the GPUs that the CUDA run time sees, in its order; none without a toolkit, a driver or a GPU: never an error.
-std::vector<std::string> find_gpus();
+
+/// The GPU that a rank works on.
+struct GivenGpu {
+  int position = -1;       ///< among those that the rank sees; -1: it sees none
+  std::string uuid;
+  std::vector<int> ranks;  ///< all that were given it, in rank order: more than one where a node has more ranks than GPUs
+};
+/// By rank. On each node by node-local rank, whatever CUDA_VISIBLE_DEVICES leaves to each (see device/assignment.h).
+std::vector<GivenGpu> give_gpus(const std::vector<Place>& places);
 
 std::string to_json(const Place& place);
 /// Throws Error(mpi) on text that is no place: it came from another rank.
@@ -43,6 +52,8 @@ struct Layout {
   std::vector<Place> places;
   std::vector<RankSeat> seats;                       ///< for the schedule, in rank order
   std::vector<std::vector<std::string>> slot_files;  ///< by rank, in the order to lock
+  std::vector<GivenGpu> gpus;                        ///< by rank
+  std::vector<std::string> gpu_slot_files;           ///< by rank, of its GPU; empty without one
   std::vector<int> nodes;                            ///< first rank of each node, ascending
   /// One line where ranks leave most of a node's cores unused, else empty.
   std::string hint;

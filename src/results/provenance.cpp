@@ -22,7 +22,9 @@ Json rank_json(const RankFacts& rank) {
 
 RankFacts rank_from(const Json& json) {
   RankFacts rank;
-  visit_rank_fields(rank, [&](const FieldFact& field, auto& value) { json_fields::read(json, field.name, value); });
+  visit_rank_fields(rank, [&](const FieldFact& field, auto& value) {
+    if (!field.later || json.contains(field.name)) json_fields::read(json, field.name, value);
+  });
   return rank;
 }
 

@@ -34,6 +34,7 @@ struct RankFacts {
   std::string host;
   std::string cpus;                      ///< processors that it is bound to, as a list of ranges
   std::vector<std::string> gpus;         ///< visible to it, by UUID
+  std::string gpu, gpu_facts;            ///< the one that it was given, by UUID, and what that is; empty: none
   std::string clock_source;              ///< of the kernel: "tsc", "hpet", ...
   std::string mpi;                       ///< version of the MPI library that it runs with, and whether that takes device memory
   std::int64_t memory_available_bytes = 0, shared_memory_bytes = 0;  ///< on its host at the start; 0 where that is not told
@@ -62,7 +63,7 @@ Provenance collect_local(const std::vector<std::string>& command_line = {});
 /// This host alone: what a rank sends to the coordinator.
 HostFacts collect_host();
 
-/// This process as a rank: all but `rank`, `cpus` and `gpus`.
+/// This process as a rank: all but `rank`, `cpus` and what is about GPUs.
 RankFacts collect_rank();
 
 /// One JSON object on one line, and back. The readers throw Error(bad_input) naming the field; unknown fields are ignored.

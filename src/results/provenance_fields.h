@@ -32,6 +32,8 @@ void visit_rank_fields(R& r, F&& f) {
   f(FieldFact{"host", "", "host name"}, r.host);
   f(FieldFact{"cpus", "", "processors it was bound to, as a list of ranges"}, r.cpus);
   f(FieldFact{"gpus", "", "UUIDs of the GPUs visible to it"}, r.gpus);
+  f(FieldFact{"gpu", "", "UUID of the GPU that it was given; empty: none", true}, r.gpu);
+  f(FieldFact{"gpu_facts", "", "name, memory, clocks and driver of that GPU", true}, r.gpu_facts);
   f(FieldFact{"clock_source", "", "clock source of the kernel"}, r.clock_source);
   f(FieldFact{"mpi", "", "version of the MPI library, and whether it takes device memory"}, r.mpi);
   f(FieldFact{"memory_available_bytes", "B", "memory available on its host at the start"}, r.memory_available_bytes);

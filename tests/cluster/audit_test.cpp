@@ -74,6 +74,20 @@ TEST(Audit, says_which_ranks_share_a_gpu) {
   EXPECT_THAT(audit(places).notices, IsEmpty());
   places[0].facts.gpus = places[1].facts.gpus = {"GPU-a"};
   EXPECT_THAT(audit(places).notices, ElementsAre(HasSubstr("ranks 0-1 on node0 share one GPU, GPU-a")));
+  EXPECT_EQ(audit(places).ranks[1].gpu, "GPU-a");
+  EXPECT_EQ(audit(places).ranks[3].gpu, "GPU-b");
+}
+
+TEST(Audit, tells_of_the_gpu_that_a_rank_was_given_and_of_one_that_takes_no_two_processes) {
+  auto places = tidy();
+  places[1].facts.gpus = {"GPU-a"};
+  places[1].gpus = {{.uuid = "GPU-a", .name = "NVIDIA H200", .exclusive = true}};
+  places[1].gpu_driver = "580.65.06";
+  const Audit found = audit(places);
+  EXPECT_THAT(found.notices, ElementsAre(HasSubstr("the GPU of rank 1 on node0, GPU-a, is in exclusive mode")));
+  EXPECT_THAT(found.ranks[1].gpu_facts, HasSubstr("GPU-a: NVIDIA H200"));
+  EXPECT_THAT(found.ranks[1].gpu_facts, HasSubstr("driver 580.65.06"));
+  EXPECT_EQ(found.ranks[0].gpu, "");
 }
 
 TEST(Audit, says_where_the_clock_is_slow) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 
 #include "cluster/gang.h"
 #include "temporary_folder.h"
@@ -146,6 +147,52 @@ TEST_F(CoordinatorTest, calibrates_each_host_once_by_its_first_rank_before_it_ju
   ASSERT_EQ(next.size(), 1u);  // host 0 still calibrates
   EXPECT_EQ(next[0].first, 2);
   EXPECT_EQ(job_from_json(next[0].second.text).peaks.copy_bytes_per_second, 7);
+}
+
+TEST_F(CoordinatorTest, gives_work_for_gpus_to_ranks_that_have_one_with_the_slot_of_that_gpu) {
+  std::vector<Place> places = two_hosts();
+  places[0].slot_folder = "/slots";
+  places[0].facts.gpus = places[1].facts.gpus = {"GPU-b", "GPU-a"};
+  settings.gate_only = true;
+  std::vector<PlanItem> items = {item("cuda", 1), item("cuda_baseline", 1), item("cpu", 1)};
+  items[0].work.needs_gpu = items[1].work.needs_gpu = true;
+  make(items, places);
+  std::map<std::string, std::pair<int, JudgeJob>> jobs;
+  for (const auto& [to, message] : coordinator->take_outbox()) {
+    const JudgeJob job = job_from_json(message.text);
+    jobs[job.variant] = {to, job};
+  }
+  ASSERT_EQ(jobs.size(), 3u);
+  EXPECT_EQ(jobs["cpu"].first, 2);
+  EXPECT_EQ(jobs["cpu"].second.gpu, "");
+  EXPECT_THAT(jobs["cpu"].second.slot_files, ElementsAre("/numa-0.lock"));
+  for (const char* variant : {"cuda", "cuda_baseline"}) {
+    const auto& [rank, job] = jobs[variant];
+    ASSERT_LT(rank, 2);
+    EXPECT_EQ(job.gpu_position, rank);
+    EXPECT_EQ(job.gpu, rank == 0 ? "GPU-b" : "GPU-a");
+    EXPECT_EQ(job.gpu_ranks, 1);
+    EXPECT_THAT(job.slot_files, ElementsAre("/slots/" + job.gpu + ".lock"));
+  }
+}
+
+TEST_F(CoordinatorTest, has_ranks_that_share_a_gpu_hold_its_slot_for_whole_tasks) {
+  std::vector<Place> places = two_hosts();
+  places[0].facts.gpus = places[1].facts.gpus = {"GPU-a"};
+  std::vector<PlanItem> items = {item("cuda", 1), item("cuda_baseline", 1)};
+  items[0].work.needs_gpu = items[1].work.needs_gpu = true;
+  make(items, places);
+  coordinator->receive(0, {Type::peaks, -1, to_json(MachinePeaks{})});
+  int judged = 0;
+  for (const auto& [to, message] : coordinator->take_outbox()) {
+    if (message.type != Type::judge) continue;
+    const JudgeJob job = job_from_json(message.text);
+    EXPECT_THAT(job.slot_files, ElementsAre("/GPU-a.lock"));
+    EXPECT_TRUE(job.whole_task_in_slot);
+    EXPECT_EQ(job.gpu_ranks, 2);
+    ++judged;
+  }
+  EXPECT_EQ(judged, 2);
 }
 
 TEST_F(CoordinatorTest, does_not_calibrate_where_nothing_is_timed) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 namespace faibench {
@@ -127,6 +128,23 @@ TEST_F(MakePlan, gives_cuda_variants_to_gpu_ranks) {
   ASSERT_EQ(plan.items.size(), 1u);
   EXPECT_TRUE(plan.items[0].work.needs_gpu);
   EXPECT_EQ(plan.items[0].asked_variant, "");
+}
+
+TEST_F(MakePlan, runs_the_gpu_workload_on_gpus_where_nobody_names_one) {
+  fast.variants.push_back(on_device("cuda", ""));
+  fast.variants.push_back(on_device("peer:cublas", ""));
+  slow.variants.push_back(on_device("cuda", ""));
+  fast.workloads.push_back({"gpu", "huge", {}, 5});
+  setting.some_rank_has_gpu = true;
+  setting.cuda_hash = "kernels";
+  options.tasks = {"fast", "slow"};
+  options.workload.reset();
+  std::map<std::string, std::string> workloads;
+  for (const PlanItem& item : make_plan(options, setting).items) workloads[item.label()] = item.workload;
+  EXPECT_THAT(workloads, ElementsAre(testing::Pair("fast/cpu", "standard"), testing::Pair("fast/cuda", "gpu"), testing::Pair("fast/peer:cublas", "gpu"), testing::Pair("fast/peer:lib", "standard"),
+                                     testing::Pair("slow/cpu", "standard"), testing::Pair("slow/cuda", "standard"), testing::Pair("slow/peer:lib", "standard")));
+  options.workload = "smoke";
+  for (const PlanItem& item : make_plan(options, setting).items) EXPECT_EQ(item.workload, "smoke");
 }
 
 TEST_F(MakePlan, says_why_a_gpu_alone_is_not_enough) {

@@ -43,13 +43,16 @@ TEST(FindPlace, respects_the_binding) {
 
 TEST(Place, survives_the_way_to_rank_0) {
   Place place = at(3, {1, 2, 5}, {0, 1});
-  place.gpus = 2;
+  place.gpus = {{.uuid = "GPU-a", .name = "NVIDIA H200", .memory_bytes = 5, .capability = 90, .exclusive = true, .sm_clock_hz = 1.98e9}, {.uuid = "GPU-b"}};
+  place.gpu_driver = "580.65.06";
   place.program_hash = "ab";
   place.host_facts = "{\"name\":\"x\"}";
   const Place back = place_from_json(to_json(place));
   EXPECT_EQ(back.cpus, place.cpus);
   EXPECT_EQ(back.numa_nodes, place.numa_nodes);
-  EXPECT_EQ(back.gpus, 2);
+  ASSERT_EQ(back.gpus.size(), 2u);
+  EXPECT_EQ(facts_text(back.gpus[0]), facts_text(place.gpus[0]));
+  EXPECT_EQ(back.gpu_driver, "580.65.06");
   EXPECT_EQ(back.host_facts, place.host_facts);
   EXPECT_EQ(back.node, 3);
   EXPECT_THROW(place_from_json("{}"), Error);
@@ -100,9 +103,23 @@ TEST(SlotFolder, is_this_users_alone) {
   EXPECT_EQ(make_slot_folder(), folder);
 }
 
-TEST(FindGpus, names_each_once_and_takes_a_missing_driver_as_none) {
-  const std::vector<std::string> gpus = find_gpus();
-  EXPECT_EQ(std::set<std::string>(gpus.begin(), gpus.end()).size(), gpus.size());
+TEST(GiveGpus, counts_the_ranks_of_each_node_for_itself) {
+  std::vector<Place> places = {at(0, {0}), at(1, {0}), at(0, {1}), at(1, {1}), at(0, {2})};
+  for (Place& place : places) place.facts.gpus = {"GPU-a" + std::to_string(place.node), "GPU-b" + std::to_string(place.node)};
+  places[3].facts.gpus = {};
+  const std::vector<GivenGpu> given = give_gpus(places);
+  EXPECT_EQ(given[0].uuid, "GPU-a0");
+  EXPECT_EQ(given[1].uuid, "GPU-a1");
+  EXPECT_EQ(given[2].uuid, "GPU-b0");
+  EXPECT_EQ(given[3].position, -1);
+  EXPECT_EQ(given[4].uuid, "GPU-a0");
+  EXPECT_EQ(given[4].ranks, (std::vector<int>{0, 4}));
+  const Layout layout = lay_out(places);
+  EXPECT_EQ(layout.gpu_slot_files[4], "/slots0/GPU-a0.lock");  // one for both
+  EXPECT_EQ(layout.gpu_slot_files[0], layout.gpu_slot_files[4]);
+  EXPECT_EQ(layout.gpu_slot_files[3], "");
+  EXPECT_TRUE(layout.seats[2].has_gpu);
+  EXPECT_FALSE(layout.seats[3].has_gpu);
 }
 
 }  // namespace
