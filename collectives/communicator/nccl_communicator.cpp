@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "communicator/nccl_gpu.h"
+#include "device/gpu_facts.h"
 #include "tensor/error.h"
 
 namespace faibench {
@@ -325,7 +327,9 @@ std::unique_ptr<Communicator> nccl_communicator(std::shared_ptr<NcclLibrary> lib
 
 std::unique_ptr<Communicator> nccl_communicator(Communicator& bootstrap, std::string& why, const NcclOptions& options) {
   const NodeMap& nodes = bootstrap.nodes();
-  std::shared_ptr<NcclLibrary> library = load_nccl(nodes.local_rank(bootstrap.rank()), why);
+  const GpuList gpus = list_gpus();
+  const int device = own_gpu(bootstrap, uuids_of(gpus.gpus), why);
+  std::shared_ptr<NcclLibrary> library = device >= 0 ? load_nccl(device, why) : nullptr;
   std::int64_t failed = library ? bootstrap.size() : bootstrap.rank(), lowest = 0;
   bootstrap.all_reduce(&failed, &lowest, 1, Dtype::i64, Reduce::min);
   if (lowest < bootstrap.size()) {
