@@ -58,6 +58,8 @@ void add_sizes(std::vector<Case>& cases) {
   cases.push_back(uniform_case("one_column", "N = 1", {143, 1, 65}));
   cases.push_back(uniform_case("one_step", "K = 1: an outer product", {37, 45, 1}));
   cases.push_back(uniform_case("seven_rows", "few rows, several blocks of columns", {7, 270, 61}));
+  for (const std::int64_t M : {1, 2, 4, 7})
+    cases.push_back(uniform_case(std::to_string(M) + "_of_few_rows", "rows of B start at 16 bytes, several parts of K, the last one short", {M, 132, 520 + M}));
   cases.push_back(uniform_case("below_every_tile", "3 x 5 x 2", {3, 5, 2}));
   cases.push_back(uniform_case("whole_tiles", "128 x 128 x 32", {128, 128, 32}));
   cases.push_back(uniform_case("one_past_whole_tiles", "129 x 129 x 33", {129, 129, 33}));

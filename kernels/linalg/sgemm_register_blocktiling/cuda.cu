@@ -4,8 +4,12 @@
 //                    and barriers take 10 % of the issue slots, and 1024 blocks in rounds of 264 leave 3 % idle. cuBLAS reaches about 80 and 92 %.
 //   multiply<Small>  30 to 40 %: twice the loads a multiply-add. It is for fewer than 132 large tiles, where it keeps more multiprocessors busy.
 //   one_output       10 to 15 %: two loads a multiply-add, from the caches.
-// Steps with 1 or 7 rows are bound by reading B: a small tile then wastes most of its rows, 128 blocks reach about half of the memory's bandwidth.
+// Up to 8 rows are bound by reading B once: a thread keeps four columns of all rows, eight warps share a block's steps, blocks share K, and a second kernel adds their parts.
+//   few_rows         75 % of the memory's bandwidth at (7, 11008, 4096), 60 % with both launches at (1, 4096, 4096), 64 MiB: four loads of 16 bytes under way a thread, 512 to 1024 threads, so 32 to
+//                    64 KiB a multiprocessor where latency times bandwidth wants about 40. A comes from shared memory, 16 bytes for four steps.
+//   add_parts        adds 16 or so numbers for each of M*N: 3 us.
 #include "cuda/kernel.h"
+#include "cuda/runtime.h"
 #include "cuda/tile_product.h"
 #include "kernels/linalg/sgemm_register_blocktiling/sgemm_register_blocktiling.h"
 
@@ -46,6 +50,106 @@ struct StoreScaled {
   }
 };
 
+// ---- few rows ----
+
+constexpr int few = 8, few_threads = 256, few_warps = few_threads / 32, few_columns = 128, few_steps = 256, steps_of_warp = few_steps / few_warps;
+
+/// parts[s][i][j]: what the s-th `each` steps (a multiple of few_steps) add to the product. A block has 128 columns, of which a lane has four: neighbours where rows of B start at multiples of
+/// 16 bytes (whole_fours), else each 32nd.
+template <int rows, bool whole_fours>
+__global__ void __launch_bounds__(few_threads, rows > 4 ? 2 : 4) few_rows(const float* a, const float* b, float* parts, Size M, Size N, Size K, Size each) {
+  __shared__ float4 a_part[rows][few_steps / 4];
+  __shared__ float of_warps[few_warps][rows][few_columns];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const Size wide = (N + few_columns - 1) / few_columns, first_column = blockIdx.x % wide * few_columns, part = blockIdx.x / wide;
+  const Size first = part * each, end = first + each < K ? first + each : K;
+  const auto column = [&](int j) { return whole_fours ? 4 * lane + j : lane + 32 * j; };
+
+  float sums[rows][4] = {};
+  const auto load_b = [&](Size k) {
+    const float* row = b + k * N + first_column;
+    float4 values = make_float4(0, 0, 0, 0);
+    if constexpr (whole_fours) {
+      if (first_column + column(0) < N) values = *reinterpret_cast<const float4*>(row + column(0));
+    } else {
+      if (first_column + column(0) < N) values.x = row[column(0)];
+      if (first_column + column(1) < N) values.y = row[column(1)];
+      if (first_column + column(2) < N) values.z = row[column(2)];
+      if (first_column + column(3) < N) values.w = row[column(3)];
+    }
+    return values;
+  };
+  const auto add = [&](int i, float x, float4 values) {
+    sums[i][0] = fmaf(x, values.x, sums[i][0]);
+    sums[i][1] = fmaf(x, values.y, sums[i][1]);
+    sums[i][2] = fmaf(x, values.z, sums[i][2]);
+    sums[i][3] = fmaf(x, values.w, sums[i][3]);
+  };
+  for (Size k = first; k < end; k += few_steps) {
+    __syncthreads();  // nobody reads the steps before any more
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+      const Size step = k + threadIdx.x;
+      reinterpret_cast<float*>(a_part[i])[threadIdx.x] = i < M && step < end ? a[i * K + step] : 0;
+    }
+    __syncthreads();
+    const int begin = warp * steps_of_warp, there = end - k - begin < steps_of_warp ? static_cast<int>(end - k) - begin : steps_of_warp;
+    int s = 0;
+    for (; s + 4 <= there; s += 4) {
+      float4 values[4];
+#pragma unroll
+      for (int n = 0; n < 4; ++n) values[n] = load_b(k + begin + s + n);
+#pragma unroll
+      for (int i = 0; i < rows; ++i) {
+        const float4 x = a_part[i][(begin + s) / 4];
+        add(i, x.x, values[0]);
+        add(i, x.y, values[1]);
+        add(i, x.z, values[2]);
+        add(i, x.w, values[3]);
+      }
+    }
+    for (; s < there; ++s) {
+      const float4 values = load_b(k + begin + s);
+#pragma unroll
+      for (int i = 0; i < rows; ++i) add(i, reinterpret_cast<const float*>(a_part[i])[begin + s], values);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < rows; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) of_warps[warp][i][column(j)] = sums[i][j];
+  __syncthreads();
+  for (int e = static_cast<int>(threadIdx.x); e < rows * few_columns; e += few_threads) {
+    const int i = e / few_columns, j = e % few_columns;
+    float sum = 0;
+    for (int w = 0; w < few_warps; ++w) sum += of_warps[w][i][j];
+    if (i < M && first_column + j < N) parts[(part * M + i) * N + first_column + j] = sum;
+  }
+}
+
+__global__ void __launch_bounds__(few_threads) add_parts(const float* parts, Size count, Size elements, Scaled scaled, const float* c, float* d) {
+  const Size e = Size{blockIdx.x} * few_threads + threadIdx.x;
+  if (e >= elements) return;
+  float sum = 0;
+  for (Size part = 0; part < count; ++part) sum += parts[part * elements + e];
+  d[e] = scaled(sum, c + e);
+}
+
+template <bool whole_fours>
+auto few_rows_of(Size M) {
+  return M == 1 ? few_rows<1, whole_fours> : M == 2 ? few_rows<2, whole_fours> : M <= 4 ? few_rows<4, whole_fours> : few_rows<few, whole_fours>;
+}
+
+void multiply_few_rows(const float* a, const float* b, const Scaled& scaled, const float* c, float* d, Size M, Size N, Size K) {
+  const Size wide = (N + few_columns - 1) / few_columns, chunks = (K + few_steps - 1) / few_steps, wanted = 4 * faibench::cuda::multiprocessors() / wide;
+  const Size most = wanted < 1 ? 1 : wanted, chunks_each = (chunks + most - 1) / most, count = (chunks + chunks_each - 1) / chunks_each;
+  const faibench::cuda::Workspace parts(static_cast<std::size_t>(count * M * N) * sizeof(float));
+  const bool whole_fours = N % 4 == 0 && reinterpret_cast<std::uintptr_t>(b) % 16 == 0;
+  faibench::cuda::launch("few_rows", whole_fours ? few_rows_of<true>(M) : few_rows_of<false>(M), {static_cast<unsigned>(wide * count), few_threads}, a, b, parts.data<float>(), M, N, K,
+                         chunks_each * few_steps);
+  faibench::cuda::launch("add_parts", add_parts, {static_cast<unsigned>((M * N + few_threads - 1) / few_threads), few_threads}, static_cast<const float*>(parts.data<float>()), count, M * N, scaled, c, d);
+}
+
 __global__ void one_output(const float* a, const float* b, const float* c, Scaled scaled, float* d, Size M, Size N, Size K) {
   const Size j = Size{blockIdx.x} * blockDim.x + threadIdx.x;
   if (j >= N) return;
@@ -71,6 +175,7 @@ void cuda::sgemm(View<const float, 2> A, View<const float, 2> B, View<const floa
   const Size M = A.extent(0), K = A.extent(1), N = B.extent(1);
   const bool product = alpha != 0 && K > 0, addend = beta != 0;
   const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
+  if (product && 0 < M && M <= few && N > 0) return multiply_few_rows(A.data(), B.data(), {alpha, beta, product, addend}, C.data(), D.data(), M, N, K);
   const StoreScaled store{{alpha, beta, product, addend}, C.data(), D.data(), N, N % 4 == 0 && aligned(D.data()) && (!addend || aligned(C.data()))};
   faibench::cuda::multiply_tiles<false>("multiply", product ? faibench::cuda::Product{A.data(), B.data(), K, N, K} : faibench::cuda::Product{}, {}, M, N, store);
 }
