@@ -10,7 +10,7 @@
 // arithmetic, and weights of them exact zeros: a row depends on nothing past its last visible key. exp(scale*s - m) has one rounding before the change of base.
 // The sum of p*v can leave the range of f32 though the mean does not (v near the largest f32 or bf16): a flag then makes a second kernel compute those rows in f64.
 //
-// Bound of the workload (bf16, D = 128, 8192 keys, causal): 1.1 PFLOP in mma. Expected:
+// Bound of the workload (bf16, D = 128, 8192 keys, causal): 1.1 TFLOP in mma. Expected:
 //   attend<bf16, 128>  sm_80 55 % of the tensor peak, sm_90 30 to 35 % (mma.sync alone reaches about 62 % there). Two blocks a multiprocessor (64 KiB and up to 255 registers each) = two warps a
 //                      scheduler: one computes exponentials while the other multiplies. A product of 16x8x16 reads 192 bytes of shared memory (128 + 64 for q, which does not fit the registers),
 //                      1.5 cycles at 128 bytes a cycle, of 2 cycles (sm_80) that it takes the tensor cores. A 32x32 step is 128 products = 1024 cycles of a tensor core and 32 exponentials a lane = 256.
