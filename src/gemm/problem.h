@@ -47,7 +47,7 @@ void for_each_piece(std::span<const Term> terms, std::int64_t k, std::int64_t n,
   }
 }
 
-constexpr std::int64_t most_stream_rows = 32;  // above, what packing b costs is less than what the larger register tile brings
+constexpr std::int64_t most_stream_rows = 40;  // above, what packing b costs is less than what it saves
 
 /// Floats of scratch of an item of few rows: the unfinished sums, a's rows.
 inline std::int64_t stream_scratch_floats(std::int64_t rows, std::int64_t item_columns, std::int64_t stream_k) {

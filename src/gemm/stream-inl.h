@@ -19,8 +19,8 @@ namespace faibench::gemm::HWY_NAMESPACE {
 
 // ---- b as it is: some rows at a time, column after column, so that as many streams run through memory side by side ----
 
-constexpr std::int64_t stream_rows = 16;     // of b at a time
-constexpr std::int64_t stream_ahead = 1024;  // bytes of each of these rows
+constexpr std::int64_t stream_rows = 32;    // of b at a time
+constexpr std::int64_t stream_ahead = 512;  // bytes of each of these rows
 
 template <int NV, class T>
 HWY_INLINE void load_row(V (&row)[NV], const T* from) {

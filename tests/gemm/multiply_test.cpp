@@ -114,15 +114,15 @@ class EveryInstructionSet : public testing::TestWithParam<std::int64_t> {
 INSTANTIATE_TEST_SUITE_P(gemm, EveryInstructionSet, testing::Values(HWY_AVX3, HWY_AVX2, HWY_SCALAR), [](const auto& i) { return std::string(hwy::TargetName(i.param)); });
 
 TEST_P(EveryInstructionSet, is_right_around_every_tile_edge) {
-  for (std::int64_t M : {33, 34, 41, 42, 43, 56, 57, 85})
+  for (std::int64_t M : {41, 42, 43, 55, 56, 57, 71, 85})
     for (std::int64_t N : {1, 3, 8, 15, 16, 17, 31, 32, 33, 48, 49, 65})
       for (std::int64_t K : {1, 4, 7}) expect_right(M, N, {{{random_, M, K}, {random_, K, N}}}, workspace_);
 }
 
 TEST_P(EveryInstructionSet, is_right_for_every_few_rows) {
-  for (std::int64_t M = 1; M <= 32; ++M)
+  for (std::int64_t M = 1; M <= 40; ++M)
     for (std::int64_t N : {1, 4, 7, 16, 33, 64, 75, 130})
-      for (std::int64_t K : {1, 16, 21}) {
+      for (std::int64_t K : {1, 32, 53}) {
         expect_right(M, N, {{{random_, M, K}, {random_, K, N}}}, workspace_);
         expect_right(M, N, {{{random_, M, K}, {random_, K, N, true}}}, workspace_);
       }
@@ -134,15 +134,15 @@ TEST_P(EveryInstructionSet, is_right_for_few_rows_and_long_sums) {
 }
 
 TEST_P(EveryInstructionSet, is_right_around_every_block_of_k) {
-  for (std::int64_t K : {2, 3, 5, 15, 16, 17, 127, 128, 129, 255, 256, 257, 300, 511, 512, 513, 1001}) {
+  for (std::int64_t K : {2, 3, 5, 15, 16, 17, 127, 128, 129, 351, 352, 353, 400, 703, 704, 705, 1001}) {
     expect_right(3, 50, {{{random_, 3, K}, {random_, K, 50}}}, workspace_);
-    expect_right(40, 35, {{{random_, 40, K}, {random_, K, 35}}}, workspace_);
+    expect_right(43, 35, {{{random_, 43, K}, {random_, K, 35}}}, workspace_);
   }
 }
 
 TEST_P(EveryInstructionSet, is_right_when_cut_into_many_items) {
   expect_right(400, 70, {{{random_, 400, 9}, {random_, 9, 70}}}, workspace_);
-  expect_right(39, 1100, {{{random_, 39, 270}, {random_, 270, 1100}}}, workspace_);
+  expect_right(47, 1100, {{{random_, 47, 270}, {random_, 270, 1100}}}, workspace_);
   expect_right(380, 600, {{{random_, 380, 31}, {random_, 31, 600}}}, workspace_);
 }
 
@@ -151,14 +151,14 @@ TEST_P(EveryInstructionSet, takes_any_layout_and_element_type) {
     for (Dtype of_b : {Dtype::f32, Dtype::f16})
       for (bool a_transposed : {false, true})
         for (bool b_transposed : {false, true})
-          for (auto [M, N, K] : {std::array<std::int64_t, 3>{1, 1, 1}, {1, 70, 33}, {5, 33, 40}, {17, 16, 31}, {33, 65, 300}, {45, 40, 33}}) {
+          for (auto [M, N, K] : {std::array<std::int64_t, 3>{1, 1, 1}, {1, 70, 33}, {5, 33, 40}, {17, 16, 31}, {33, 65, 300}, {45, 140, 33}}) {
             SCOPED_TRACE(testing::Message() << name_of(of_a) << (a_transposed ? "^T " : " ") << name_of(of_b) << (b_transposed ? "^T" : ""));
             expect_right(M, N, {{{random_, M, K, a_transposed, of_a, 3}, {random_, K, N, b_transposed, of_b, 5}}}, workspace_);
           }
 }
 
 TEST_P(EveryInstructionSet, adds_up_terms) {
-  for (std::int64_t k : {0, 1, 5, 16, 200, 256, 259})
+  for (std::int64_t k : {0, 1, 5, 16, 200, 352, 359})
     for (bool transposed : {false, true})
       for (std::int64_t M : {1, 9, 47})
         expect_right(M, 41, {{{random_, M, k}, {random_, k, 41, transposed}}, {{random_, M, 3}, {random_, 3, 41, transposed, Dtype::f16}}, {{random_, M, 0}, {random_, 0, 41}}, {{random_, M, 70}, {random_, 70, 41}}},
@@ -181,7 +181,7 @@ TEST_P(EveryInstructionSet, is_silent_on_an_empty_product) {
 
 TEST_P(EveryInstructionSet, keeps_nan_and_infinity_in_their_row_and_column) {
   for (bool transposed : {false, true})
-    for (auto [M, N, K] : {std::array<std::int64_t, 3>{1, 37, 9}, {5, 37, 9}, {15, 33, 260}, {29, 49, 17}, {43, 17, 31}, {34, 33, 260}}) {
+    for (auto [M, N, K] : {std::array<std::int64_t, 3>{1, 37, 9}, {5, 37, 9}, {15, 33, 260}, {29, 49, 17}, {43, 17, 31}, {44, 133, 260}}) {
       Pair p{{random_, M, K}, {random_, K, N}};
       p.a.values[static_cast<std::size_t>((M / 2) * K + K - 1)] = inf;
       if (M > 3) p.a.values[static_cast<std::size_t>((M - 1) * K)] = std::nanf("");
@@ -195,7 +195,7 @@ TEST_P(EveryInstructionSet, keeps_nan_and_infinity_in_their_row_and_column) {
 }
 
 TEST_P(EveryInstructionSet, is_right_for_any_thread_count) {
-  for (int threads : {1, 2, 3, 7, 32}) {
+  for (int threads : {1, 2, 3, 9}) {
     SCOPED_TRACE(threads);
     omp_set_num_threads(threads);
     for (auto [M, N, K] : {std::array<std::int64_t, 3>{1, 7000, 300}, {1, 33, 30000}, {7, 900, 300}, {100, 100, 200}, {1333, 17, 90}, {3, 3, 3}}) {

@@ -1,5 +1,4 @@
-// The shared product of packed panels and register tiles (gemm/multiply.cpp says how it works and what to expect), with alpha and beta*C applied to each tile while it is in L1.
-// Measured beside OpenBLAS: see there.
+// The shared product of packed panels and register tiles (gemm/multiply.cpp says how it works and what to expect), with alpha and beta*C applied as tiles are finished.
 #include "gemm/gemm.h"
 #include "kernels/linalg/sgemm_register_blocktiling/sgemm_register_blocktiling.h"
 
