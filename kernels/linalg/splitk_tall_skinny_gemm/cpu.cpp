@@ -222,7 +222,10 @@ namespace faibench::splitk_tall_skinny_gemm::cpu {
 
 HWY_EXPORT(add_range);
 
-void multiply(View<const float, 2> A, View<const float, 2> B, View<float, 2> C) {
+namespace {
+
+template <class T>
+void multiply_into(View<const float, 2> A, View<const float, 2> B, View<T, 2> C) {
   const std::int64_t M = C.extent(0), N = C.extent(1), K = A.extent(1);
   if (C.empty()) return;
   const std::int64_t down = (M + panel_rows - 1) / panel_rows, across = (N + panel_columns - 1) / panel_columns, panels = down * across;
@@ -245,10 +248,15 @@ void multiply(View<const float, 2> A, View<const float, 2> B, View<float, 2> C) 
       for (std::int64_t j = 0; j < columns; ++j) {
         double total = 0;
         for (std::int64_t split = 0; split < splits; ++split) total += sums[static_cast<std::size_t>(split * M * N + i0 * N + rows * j0 + i * columns + j)];
-        C.data()[(i0 + i) * N + j0 + j] = static_cast<float>(total);
+        C.data()[(i0 + i) * N + j0 + j] = static_cast<T>(total);
       }
   }
 }
+
+}  // namespace
+
+void multiply(View<const float, 2> A, View<const float, 2> B, View<float, 2> C) { multiply_into(A, B, C); }
+void multiply(View<const float, 2> A, View<const float, 2> B, View<double, 2> C) { multiply_into(A, B, C); }
 
 }  // namespace faibench::splitk_tall_skinny_gemm::cpu
 #endif

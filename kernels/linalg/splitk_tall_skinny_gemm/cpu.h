@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "tensor/view.h"
+
 namespace faibench::splitk_tall_skinny_gemm::cpu {
 
 inline constexpr std::int64_t panel_rows = 64, panel_columns = 64;  ///< of C at a time: the whole of it in the shapes that this is for
@@ -13,5 +15,8 @@ struct Panel {
   std::int64_t K, N;
   std::int64_t rows, columns;  ///< at most panel_rows, panel_columns
 };
+
+/// C = A * B before its last rounding.
+void multiply(View<const float, 2> A, View<const float, 2> B, View<double, 2> C);
 
 }  // namespace faibench::splitk_tall_skinny_gemm::cpu

@@ -8,6 +8,7 @@
 
 #include "kernels/linalg/splitk_tall_skinny_gemm/cases.h"
 #include "kernels/linalg/splitk_tall_skinny_gemm/gate.h"
+#include "kernels/linalg/splitk_tall_skinny_gemm/ranks.h"
 #include "kernels/linalg/splitk_tall_skinny_gemm/splitk_tall_skinny_gemm.h"
 #include "peers/blas.h"
 
@@ -82,6 +83,7 @@ Task make() {
     const double M = static_cast<double>(inputs.at("A").shape[0]), K = static_cast<double>(inputs.at("A").shape[1]), N = static_cast<double>(inputs.at("B").shape[1]);
     return Floor{4 * (K * (M + N) + M * N), 2 * M * N * K};
   };
+  task.multi_rank = multi_rank();
   task.floor_text = "4*K*(M+N) bytes read + 4*M*N written, 2*M*N*K operations";
   return task;
 }
