@@ -36,7 +36,6 @@ double stage_limit_seconds(const JudgeJob& job, const std::string& stage, double
   const Task* task = find_task(job.task);
   const Workload* workload = task ? task->find_workload(job.workload) : nullptr;
   const double baseline = std::max(1.0, workload ? workload->baseline_seconds : 0), call = job.call_limit_seconds > 0 ? job.call_limit_seconds : std::max(30.0, 10 * baseline);
-  constexpr double emulator_slowness = 20;
   return hang_after_seconds + (4 * call + 40 * baseline) * (job.emulate ? emulator_slowness : 1);
 }
 

@@ -20,6 +20,9 @@ struct MachinePeaks {
 /// A variant of this name is no variant of ours but the submission at the path behind it.
 inline constexpr std::string_view library_prefix = "library:";
 
+/// An emulated call may take so many times as long as another: its kernels run one thread after another, on small inputs.
+inline constexpr double emulator_slowness = 20;
+
 struct JudgeJob {
   enum class Kind { judge, calibrate };
   Kind kind = Kind::judge;

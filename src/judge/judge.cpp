@@ -30,7 +30,6 @@ constexpr double noisy_half_width = 0.25;
 constexpr double meaningless_factor = 30;
 constexpr std::int64_t default_memory_limit = std::int64_t{4} << 30;
 constexpr double default_case_seconds = 30;
-constexpr double emulator_slowness = 20;  // of a small call, which one thread of a GPU after another runs
 
 double unix_time() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
@@ -138,8 +137,8 @@ void set_verdict(Record& record, const Measurement& m) {
   }
 }
 
-// What floors on this GPU are held against; and its clock is calibrated with empty calls of the candidate.
-MachinePeaks peaks_of(GpuBench& gpu, const Task& task, Candidate& candidate) {
+// `peaks` with what floors on this GPU are held against; and its clock is calibrated with empty calls of the candidate.
+MachinePeaks peaks_of(GpuBench& gpu, const Task& task, Candidate& candidate, MachinePeaks peaks) {
   gpu.window().calibrate([&] {
     const auto seconds = candidate.ping();
     if (!seconds) throw Error(Error::Kind::internal, task.name + ": the candidate ended between its calls: " + candidate.failure().detail);
@@ -151,8 +150,8 @@ MachinePeaks peaks_of(GpuBench& gpu, const Task& task, Candidate& candidate) {
       return std::ranges::any_of(spec.dtypes, [&](Dtype dtype) { return std::ranges::find(wanted, dtype) != wanted.end(); });
     });
   };
-  MachinePeaks peaks;
   peaks.copy_bytes_per_second = measured.copy_bytes_per_second;
+  peaks.cache_copy_bytes_per_second = 0;  // flushed before every call
   peaks.operations_per_second = takes({Dtype::i8, Dtype::u8}) ? 2 * measured.matrix_operations_per_second : takes({Dtype::f16, Dtype::bf16}) ? measured.matrix_operations_per_second : measured.operations_per_second;
   peaks.most_operations_per_second = 2 * measured.matrix_operations_per_second;
   return peaks;
@@ -233,7 +232,7 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
           JudgeJob timed = job;
           if (gpu) {
             progress("measuring the GPU");
-            timed.peaks = peaks_of(*gpu, *task, candidate);
+            timed.peaks = peaks_of(*gpu, *task, candidate, job.peaks);
           }
           progress("other fills");
           if (take(record, gate_other_fills(site, *task, *workload, timed, baseline, candidate, is_baseline))) {

@@ -67,6 +67,8 @@ TEST(StageLimit, is_short_for_a_call_and_long_for_a_slot_that_others_hold) {
   EXPECT_EQ(stage_limit_seconds(job, "starting", 60), 1800 + 400);
   job.call_limit_seconds = 1000;
   EXPECT_EQ(stage_limit_seconds(job, "case a", 60), 60 + 4000 + 40);
+  job.emulate = true;
+  EXPECT_EQ(stage_limit_seconds(job, "case a", 60), 60 + emulator_slowness * (4000 + 40));
 }
 
 TEST(RankWorker, says_what_it_judges_while_it_does) {
