@@ -54,6 +54,21 @@ constexpr auto visit_placed_row = [](auto& row, auto&& f) {
   f(FieldFact{"raw", "", "group of the raw samples in this file; empty where nothing was timed"}, row.second);
 };
 
+// What no measurement can give: a journal with such a row was damaged, and everything made from it would be wrong without a word.
+void check_row(const ScalingRow& row) {
+  const auto refuse = [](const char* field, auto value) { throw Error(Error::Kind::bad_input, "field '" + std::string(field) + "' is " + std::to_string(value)); };
+  if (row.ranks < 1) refuse("ranks", row.ranks);
+  if (row.bytes < 0) refuse("bytes", row.bytes);
+  if (row.samples < 0) refuse("samples", row.samples);
+  if (row.calls < 1) refuse("calls", row.calls);
+  for (const auto& [field, value] : {std::pair{"seconds", row.seconds}, {"low", row.low}, {"high", row.high}, {"least", row.least}, {"most", row.most}, {"bound_seconds", row.bound_seconds}})
+    if (!(value >= 0)) refuse(field, value);
+  if (row.enter.size() != row.exit.size()) throw Error(Error::Kind::bad_input, "fields 'enter' and 'exit' are of different lengths");
+  for (const auto* times : {&row.enter, &row.exit})
+    for (const auto& of_rank : *times)
+      if (of_rank.size() != row.enter[0].size()) throw Error(Error::Kind::bad_input, "fields 'enter' and 'exit' have rows of different lengths");
+}
+
 }  // namespace
 
 std::string to_json(const ScalingRow& row) {
@@ -73,6 +88,7 @@ ScalingRow scaling_row_from_json(std::string_view text) {
   } catch (const Json::exception&) {
     throw Error(Error::Kind::bad_input, "field 'enter' or 'exit' is no array of arrays of numbers");
   }
+  check_row(row);
   return row;
 }
 

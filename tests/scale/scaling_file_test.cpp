@@ -49,6 +49,27 @@ ScalingStudy sample_study() {
   return study;
 }
 
+TEST(ScalingJournal, refuses_a_row_that_no_measurement_can_give) {
+  const auto complaint = [](auto change) -> std::string {
+    ScalingRow row = sample_study().rows[3];
+    change(row);
+    try {
+      scaling_row_from_json(to_json(row));
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind, Error::Kind::bad_input);
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(complaint([](ScalingRow&) {}), "");
+  EXPECT_NE(complaint([](ScalingRow& row) { row.seconds = -1e-6; }).find("'seconds' is -"), std::string::npos);
+  EXPECT_NE(complaint([](ScalingRow& row) { row.low = -1; }).find("'low'"), std::string::npos);
+  EXPECT_NE(complaint([](ScalingRow& row) { row.ranks = 0; }).find("'ranks' is 0"), std::string::npos);
+  EXPECT_NE(complaint([](ScalingRow& row) { row.bytes = -8; }).find("'bytes' is -8"), std::string::npos);
+  EXPECT_NE(complaint([](ScalingRow& row) { row.exit.pop_back(); }).find("different lengths"), std::string::npos);
+  EXPECT_NE(complaint([](ScalingRow& row) { row.exit[1].pop_back(); }).find("different lengths"), std::string::npos);
+}
+
 TEST(ScalingJournal, line_gives_back_the_row_to_the_bit) {
   for (const ScalingRow& row : sample_study().rows) {
     const ScalingRow back = scaling_row_from_json(to_json(row));

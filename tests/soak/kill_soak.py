@@ -31,6 +31,15 @@ START_UP_LIMIT = 2 * HANG_AFTER + 30 + 15  # for a rank that is stopped before i
 MARK = "FAIBENCH_SOAK"
 
 
+def parent_of(pid):
+    """The process id of the parent, 0 where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return int(file.read().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return 0
+
+
 def processes(mark):
     """(pid, role) of every process that carries our mark in its environment."""
     found = []
@@ -54,7 +63,9 @@ def processes(mark):
         elif program == "faibench-worker":
             role = arguments[1].decode(errors="replace") if len(arguments) > 1 else "worker"
         found.append((int(entry), role))
-    return found
+    # A rank's child is still called like it until it becomes a judge, and a reader of files stays so: what happens to it is no rank's death.
+    ranks = {pid for pid, role in found if role in ("coordinator", "rank")}
+    return [(pid, "child of a rank" if pid in ranks and parent_of(pid) in ranks else role) for pid, role in found]
 
 
 def journal_records(path):
