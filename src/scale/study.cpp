@@ -222,7 +222,10 @@ class Course {
     set_threads(cores);
     for (const Batch& batch : batches_) {
       cells_ += batch.size();
-      if (!groups_.contains(batch[0].ranks)) groups_.emplace(batch[0].ranks, std::make_unique<RankGroup>(batch[0].ranks, session.rank(), cores));
+      const int ranks = batch[0].ranks;
+      if (groups_.contains(ranks)) continue;
+      watchdog_.enter("setting up ranks", watchdog_.deadlines().start_up, {}, fmt::format("a group of {}", ranks));
+      groups_.emplace(ranks, std::make_unique<RankGroup>(ranks, session.rank(), cores));
     }
     if (!files_) return;
     for (const auto& [ranks, group] : groups_) files_->add_links(ranks, group->links, group->communicator->nodes(), group->clock_error);
