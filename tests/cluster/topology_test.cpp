@@ -43,7 +43,7 @@ TEST(FindPlace, respects_the_binding) {
 
 TEST(Place, survives_the_way_to_rank_0) {
   Place place = at(3, {1, 2, 5}, {0, 1});
-  place.gpus = {{.uuid = "GPU-a", .name = "NVIDIA H200", .memory_bytes = 5, .capability = 90, .exclusive = true, .sm_clock_hz = 1.98e9}, {.uuid = "GPU-b"}};
+  place.gpus = {{.uuid = "GPU-a", .name = "NVIDIA H200", .memory_bytes = 5, .capability = 90, .exclusive = true, .sm_clock_hz = 1.98e9}, {.uuid = "GPU-b", .name = ""}};
   place.gpu_driver = "580.65.06";
   place.program_hash = "ab";
   place.host_facts = "{\"name\":\"x\"}";

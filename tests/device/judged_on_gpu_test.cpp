@@ -7,8 +7,11 @@
 #include "fake_gpu.h"
 #include "judge/check.h"
 #include "judge/device_library.h"
+#include "judge/gpu_bench.h"
 #include "judge/judge.h"
 #include "judge/judge_process.h"
+#include "judge/memory_gate.h"
+#include "judge/processes.h"
 
 namespace faibench {
 namespace {
@@ -99,6 +102,27 @@ TEST_F(JudgedOnGpu, work_that_runs_on_after_the_answer_is_counted) {
   const Record late = judged(quick);
   EXPECT_EQ(late.verdict, Verdict::passed) << late.detail;
   EXPECT_GT(late.seconds, honest.seconds + 1e-3);
+}
+
+TEST_F(JudgedOnGpu, device_memory_beyond_the_tensors_is_counted_and_limited) {
+  Task task = *find_task("coalesced_matrix_transpose");
+  const auto limit = [](const TensorRefMap&) { return std::int64_t{1} << 20; };
+  task.memory = MemoryGate{limit, limit, {{"one call", [](Random&) { TensorMap in; in.add("x", Tensor(Dtype::f32, {300, 500})); return in; }}}};
+  for (const char* fault : {"", "hoards"}) {
+    setenv("DOUBLE_KERNEL", fault, 1);
+    GpuBench gpu("");
+    Candidate candidate(worker_path(), task.name, "cuda", allowed_cpus(), {}, &gpu);
+    const MemoryFinding finding = check_device_memory(task, candidate, gpu);
+    EXPECT_EQ(finding.calls, 1);
+    if (!*fault) {
+      EXPECT_FALSE(finding.failure) << finding.failure->detail;
+      EXPECT_EQ(finding.note, "device memory held: 0.0 MiB of 1.0 MiB (one call)");
+    } else {
+      ASSERT_TRUE(finding.failure);
+      EXPECT_EQ(finding.failure->reason, "memory");
+      EXPECT_THAT(finding.failure->detail, HasSubstr("held 4.0 MiB of device memory"));
+    }
+  }
 }
 
 TEST_F(JudgedOnGpu, a_sticky_error_is_the_verdict_of_that_candidate_alone) {

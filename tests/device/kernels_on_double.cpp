@@ -1,4 +1,7 @@
 // A library of device variants whose kernels are loops of the host: on the double of a GPU, device memory is memory of theirs. $DOUBLE_KERNEL plants a fault into "cuda".
+#include <dlfcn.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -22,6 +25,12 @@ void transpose_with_a_fault(View<const float, 2> x, View<float, 2> y) {
   if (planted == "past the end") y.data()[y.size()] = 1;
   if (planted == "wrong") y.data()[y.size() - 1] += 1;
   if (planted == "input") const_cast<float*>(x.data())[0] += 1;
+  if (planted == "hoards") {
+    void* memory = nullptr;
+    reinterpret_cast<int (*)(void**, std::size_t)>(dlsym(RTLD_DEFAULT, "cudaMalloc"))(&memory, 4 << 20);
+    usleep(30'000);
+    reinterpret_cast<int (*)(void*)>(dlsym(RTLD_DEFAULT, "cudaFree"))(memory);
+  }
   if (planted == "fault") throw Error(Error::Kind::device, "transpose: cudaErrorLaunchFailure: unspecified launch failure");
 }
 
