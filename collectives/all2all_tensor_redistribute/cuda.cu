@@ -1,9 +1,11 @@
-// One launch for all shards. The host intersects boxes: per dim the few source pieces that a target piece meets, their combinations, each a copy of regular runs, dims that are whole on both sides
-// merged. The copies' units, of the widest access (1 to 16 bytes) that fits all of a copy's places, are numbered through; a warp takes 128 of them at a time, 4 a lane, finds the copy of the first
-// by bisection and walks on from there, so that one long copy and thousands of single elements take the same code. A lane loads its four units before it stores any.
+// One launch for all shards. The host intersects boxes: per dim the few source pieces that a target piece meets, their combinations, each a copy of regular runs, dims
+// that are whole on both sides merged. The copies' units, of the widest access (1 to 16 bytes) that fits all of a copy's places, are numbered through; a warp takes
+// 128 of them at a time, 4 a lane, finds the copy of the first by bisection and walks on from there, so that one long copy and thousands of single elements take the
+// same code. A lane loads its four units before it stores any.
 // Bound: 2 numel(dst) s bytes. Expected on sm_80 and sm_90:
-//   copy_units  80 to 85 % of the memory's bandwidth at the size of the workload (512 copies in runs of 2 KiB): 64 bytes under way a lane, 70 registers, so 768 threads and 48 KiB a
-//               multiprocessor; a division or two a unit, a third of the issue slots. The plan, its 120 KB and waiting for them take 0.15 ms of about 3.
+//   copy_units  80 to 85 % of the memory's bandwidth at the size of the workload (512 copies in runs of 2 KiB): 64 bytes under way a lane, 70 registers, so 768
+//               threads and 48 KiB a multiprocessor; a division or two a unit, a third of the issue slots. The plan, its 120 KB and waiting for them take 0.15 ms of
+//               about 3.
 //   the search  64 launches; P/2 boxes of D intervals an element, from the L1 cache: 50 to 100 times slower.
 #include <algorithm>
 #include <array>
@@ -217,7 +219,9 @@ struct Sharding {
   /// Index in pieces[d] of a rank's piece.
   [[nodiscard]] static std::size_t piece(Numbers mesh, Numbers axes, Numbers axes_offsets, const std::array<Size, most_dims>& behind, Size d, Size rank) {
     std::size_t index = 0;
-    for (Size k = axes_offsets[d]; k < axes_offsets[d + 1]; ++k) index = index * static_cast<std::size_t>(mesh[axes[k]]) + static_cast<std::size_t>(rank / behind[static_cast<std::size_t>(axes[k])] % mesh[axes[k]]);
+    for (Size k = axes_offsets[d]; k < axes_offsets[d + 1]; ++k)
+      index = index * static_cast<std::size_t>(mesh[axes[k]]) +
+              static_cast<std::size_t>(rank / behind[static_cast<std::size_t>(axes[k])] % mesh[axes[k]]);
     return index;
   }
 };
@@ -264,8 +268,9 @@ class CopyOfBox {
 
 }  // namespace
 
-std::optional<WrongSize> cuda_baseline::redistribute(Numbers shape, Numbers mesh, Numbers src_axes, Numbers src_axes_offsets, Numbers dst_axes, Numbers dst_axes_offsets, const void* src_data,
-                                                     Numbers src_offsets, void* dst_data, Size* dst_offsets, Size element) {
+std::optional<WrongSize> cuda_baseline::redistribute(Numbers shape, Numbers mesh, Numbers src_axes, Numbers src_axes_offsets, Numbers dst_axes,
+                                                     Numbers dst_axes_offsets, const void* src_data, Numbers src_offsets, void* dst_data,
+                                                     Size* dst_offsets, Size element) {
   std::vector<Box> sources = boxes_of_ranks(shape, mesh, src_axes, src_axes_offsets), targets = boxes_of_ranks(shape, mesh, dst_axes, dst_axes_offsets);
   const Size D = shape.size();
   for (std::size_t r = 0; r < sources.size(); ++r) {
@@ -287,8 +292,9 @@ std::optional<WrongSize> cuda_baseline::redistribute(Numbers shape, Numbers mesh
   return std::nullopt;
 }
 
-std::optional<WrongSize> cuda::redistribute(Numbers shape, Numbers mesh, Numbers src_axes, Numbers src_axes_offsets, Numbers dst_axes, Numbers dst_axes_offsets, const void* src_data, Numbers src_offsets,
-                                            void* dst_data, Size* dst_offsets, Size element) {
+std::optional<WrongSize> cuda::redistribute(Numbers shape, Numbers mesh, Numbers src_axes, Numbers src_axes_offsets, Numbers dst_axes,
+                                            Numbers dst_axes_offsets, const void* src_data, Numbers src_offsets, void* dst_data, Size* dst_offsets,
+                                            Size element) {
   const Size D = shape.size(), P = src_offsets.size() - 1;
   const Sharding source(shape, mesh, src_axes, src_axes_offsets), target(shape, mesh, dst_axes, dst_axes_offsets);
   const auto dim = [](Size d) { return static_cast<std::size_t>(d); };
@@ -301,7 +307,8 @@ std::optional<WrongSize> cuda::redistribute(Numbers shape, Numbers mesh, Numbers
     return count;
   };
   for (Size r = 0; r < P; ++r)
-    if (const Size held = src_offsets[r + 1] - src_offsets[r], wanted = size_of_box(source, src_axes, src_axes_offsets, r); held != wanted) return WrongSize{r, held, wanted};
+    if (const Size held = src_offsets[r + 1] - src_offsets[r], wanted = size_of_box(source, src_axes, src_axes_offsets, r); held != wanted)
+      return WrongSize{r, held, wanted};
   std::vector<Size> offsets(static_cast<std::size_t>(P + 1));
   for (Size r = 0; r < P; ++r) offsets[static_cast<std::size_t>(r + 1)] = offsets[static_cast<std::size_t>(r)] + size_of_box(target, dst_axes, dst_axes_offsets, r);
 
@@ -343,8 +350,8 @@ std::optional<WrongSize> cuda::redistribute(Numbers shape, Numbers mesh, Numbers
   upload(dst_offsets, offsets);
   if (units == 0) return std::nullopt;
   const Workspace plan = on_device(copies);
-  launch("copy_units", copy_units, {blocks_for(units, units_of_warp * (threads / 32)), threads}, static_cast<const Copy*>(plan.data<Copy>()), static_cast<Size>(copies.size()), units,
-         static_cast<const unsigned char*>(src_data), static_cast<unsigned char*>(dst_data));
+  launch("copy_units", copy_units, {blocks_for(units, units_of_warp * (threads / 32)), threads}, static_cast<const Copy*>(plan.data<Copy>()),
+         static_cast<Size>(copies.size()), units, static_cast<const unsigned char*>(src_data), static_cast<unsigned char*>(dst_data));
   return std::nullopt;
 }
 

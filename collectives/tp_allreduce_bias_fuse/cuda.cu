@@ -1,10 +1,10 @@
-// One pass over P streams side by side: a thread loads 16 bytes of each rank, as many at once as registers allow, adds them in f32 in ascending rank, adds the bias, rounds once and stores 16 bytes.
-// P up to 8 and 16 is compiled in, so that nothing stands between the loads of the ranks; other P go eight ranks at a time. Where the ranks' partials do not all start at multiples of
-// 16 bytes (M*N no multiple of 4 or 8) the same is done an element a thread.
+// One pass over P streams side by side: a thread loads 16 bytes of each rank, as many at once as registers allow, adds them in f32 in ascending rank, adds the bias,
+// rounds once and stores 16 bytes. P up to 8 and 16 is compiled in, so that nothing stands between the loads of the ranks; other P go eight ranks at a time. Where the
+// ranks' partials do not all start at multiples of 16 bytes (M*N no multiple of 4 or 8) the same is done an element a thread.
 // Bound: (P+1)*M*N + N elements through memory. Expected on sm_80 and sm_90:
-//   add_vectors<bf16, 8>  88 % of the memory's bandwidth: 32 registers, so 2048 threads a multiprocessor with two or more loads of 16 bytes under way each, 64 KiB where latency times bandwidth wants
-//                         about 40; what is missing is what a mix of eight reads and a write costs. The column of the bias takes a division a vector, a tenth of the time that its bytes take; the
-//                         bias comes from the L1 cache.
+//   add_vectors<bf16, 8>  88 % of the memory's bandwidth: 32 registers, so 2048 threads a multiprocessor with two or more loads of 16 bytes under way each, 64 KiB
+//                         where latency times bandwidth wants about 40; what is missing is what a mix of eight reads and a write costs. The column of the bias takes
+//                         a division a vector, a tenth of the time that its bytes take; the bias comes from the L1 cache.
 //   add_elements          50 to 60 %: 2 bytes a load.
 //   the eager form        8.1 times the bytes, each kernel at 85 to 90 %.
 #include <cstring>
@@ -88,6 +88,7 @@ __global__ void __launch_bounds__(threads) add_vectors(const T* partials, const 
   constexpr int length = Vector<T>::length, together = ranks > 0 ? ranks : 8;
   for (Size e = first() * length; e < count; e += stride() * length) {
     float sums[length];
+    for (float& sum : sums) sum = -0.0f;  // changes no bit of what is added to it
     for (Size p = 0; p < (ranks > 0 ? 1 : P); p += together) {
       Vector<T> parts[together];
 #pragma unroll
@@ -97,7 +98,7 @@ __global__ void __launch_bounds__(threads) add_vectors(const T* partials, const 
       for (int i = 0; i < together; ++i)
         if (ranks > 0 || p + i < P) {
 #pragma unroll
-          for (int n = 0; n < length; ++n) sums[n] = p + i == 0 ? widened(parts[i].values[n]) : sums[n] + widened(parts[i].values[n]);
+          for (int n = 0; n < length; ++n) sums[n] += widened(parts[i].values[n]);
         }
     }
     Size column = e % N;

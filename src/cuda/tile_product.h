@@ -1,17 +1,20 @@
-// A product of f32 matrices in tiles, for .cu files: P = A*B, or A*B + A2*B2 in one go, with the result handed to an epilogue instead of stored. A is row-major [M, K]; B is row-major
-// [K, N] or, `transposed`, [N, K] (a layer's weight).
+// A product of f32 matrices in tiles, for .cu files: P = A*B, or A*B + A2*B2 in one go, with the result handed to an epilogue instead of stored. A is row-major
+// [M, K]; B is row-major [K, N] or, `transposed`, [N, K] (a layer's weight).
 //
-//   device --cp.async, two tiles of 16 steps in turn--> shared memory --> 8 rows of 4 steps times a column of 4 steps, or of 2 steps times 8 columns of each --> 8x8 sums a thread
+//   device --cp.async, two tiles of 16 steps in turn--> shared memory --> 8 rows of 4 steps times a column of 4 steps, or of 2 steps times 8 columns of each
+//   --> 8x8 sums a thread
 //
-// A large tile is 128x128 outputs of 256 threads, eight warps of 32x64; a small one, for products that would leave multiprocessors idle, 32x32 of 64 threads with 4x4 each. Both operands keep
-// their order in shared memory, so that nothing is transposed on the way and every copy takes 16 bytes where rows start at multiples of 16 bytes (4 elsewhere). Steps past the last are zeros in
-// both operands; rows past M and columns past N are zeros that reach only sums which nobody stores, so that an Inf beside a ragged edge stays where it belongs.
+// A large tile is 128x128 outputs of 256 threads, eight warps of 32x64; a small one, for products that would leave multiprocessors idle, 32x32 of 64 threads with 4x4
+// each. Both operands keep their order in shared memory, so that nothing is transposed on the way and every copy takes 16 bytes where rows start at multiples of 16
+// bytes (4 elsewhere). Steps past the last are zeros in both operands; rows past M and columns past N are zeros that reach only sums which nobody stores, so that an
+// Inf beside a ragged edge stays where it belongs.
 //
-// Banks: a line of 16 steps is four float4; that of steps 4q..4q+3 of line r lies at q ^ (r / 4 % 4). Eight lanes of a copy fill two lines, all 32 banks. A lane has rows 4*m .. 4*m + 3 (m: lane
-// bits 1, 2) and columns 4*n .. 4*n + 3 (n: bits 0, 3, 4), and as many further on: a half warp reads four different addresses at a time, which the swizzle (in rows of B their neighbourhood) puts
-// on different banks, and neighbouring lanes share addresses, so that a load of 16 bytes takes two wavefronts and one of 8 bytes one. That is 32 wavefronts (transposed) or 24 for 256 multiply-adds
-// of a warp: with four schedulers at one a cycle (sm_90) shared memory is busy half of the time, at one every two cycles (sm_80) a quarter. Loads, addresses and barriers take 10 % of what
-// a scheduler issues. The kernels of large tiles stand just below 128 registers, so that two blocks fit a multiprocessor: an epilogue that computes much may make them spill.
+// Banks: a line of 16 steps is four float4; that of steps 4q..4q+3 of line r lies at q ^ (r / 4 % 4). Eight lanes of a copy fill two lines, all 32 banks. A lane has
+// rows 4*m .. 4*m + 3 (m: lane bits 1, 2) and columns 4*n .. 4*n + 3 (n: bits 0, 3, 4), and as many further on: a half warp reads four different addresses at a time,
+// which the swizzle (in rows of B their neighbourhood) puts on different banks, and neighbouring lanes share addresses, so that a load of 16 bytes takes two
+// wavefronts and one of 8 bytes one. That is 32 wavefronts (transposed) or 24 for 256 multiply-adds of a warp: with four schedulers at one a cycle (sm_90) shared
+// memory is busy half of the time, at one every two cycles (sm_80) a quarter. Loads, addresses and barriers take 10 % of what a scheduler issues. The kernels of large
+// tiles stand just below 128 registers, so that two blocks fit a multiprocessor: an epilogue that computes much may make them spill.
 #pragma once
 #include <cstdint>
 
@@ -22,7 +25,8 @@ namespace faibench::cuda {
 
 using Size = std::int64_t;
 
-/// One product, or the first or second of a sum: `steps` is the inner dimension, `a_stride` and `b_stride` the floats from one row in memory to the next. Nothing is read where it is 0.
+/// One product, or the first or second of a sum: `steps` is the inner dimension, `a_stride` and `b_stride` the floats from one row in memory to the next. Nothing is
+/// read where it is 0.
 struct Product {
   const float* a = nullptr;
   const float* b = nullptr;
@@ -57,7 +61,8 @@ struct Copies {
   Size stride;
   int line, column;
 
-  __device__ Copies(const float* first, Size stride_) : stride(stride_), line(static_cast<int>(threadIdx.x) / across), column(static_cast<int>(threadIdx.x) % across * unit) {
+  __device__ Copies(const float* first, Size stride_)
+      : stride(stride_), line(static_cast<int>(threadIdx.x) / across), column(static_cast<int>(threadIdx.x) % across * unit) {
     at = first + line * stride + column;
   }
   /// `place_of(line, column)`: index of a float in the tile.
@@ -76,8 +81,8 @@ struct Copies {
 template <int lanes>
 __device__ constexpr int further(int i) { return i / 4 * 4 * lanes + i % 4; }
 
-// The 16 steps of a tile: A's lines of steps times B's, or times a row of B for each step. row, column: this thread's first, multiples of 4. The outer loops stay loops: unrolled they want
-// more than 128 registers, for addresses.
+// The 16 steps of a tile: A's lines of steps times B's, or times a row of B for each step. row, column: this thread's first, multiples of 4. The outer loops stay
+// loops: unrolled they want more than 128 registers, for addresses.
 template <class T>
 __device__ __forceinline__ void multiply_lines(float (&sums)[T::own][T::own], const float4* a_tile, const float4* b_tile, int row, int column) {
   const int a_swizzle = row / 4 % fours, b_swizzle = column / 4 % fours;
@@ -149,7 +154,8 @@ __global__ void __launch_bounds__(T::threads, T::blocks) multiply(Product first,
     Size left = part == 0 ? first.steps : second.steps;  // of which no copy has been started
     if (left == 0) continue;
     Copies<T::rows, depth, T::threads, whole_fours> a_copies(a + tile_row * a_stride, a_stride);
-    Copies<transposed ? T::columns : depth, transposed ? depth : T::columns, T::threads, whole_fours> b_copies(b + (transposed ? tile_column * b_stride : tile_column), b_stride);
+    Copies<transposed ? T::columns : depth, transposed ? depth : T::columns, T::threads, whole_fours> b_copies(
+        b + (transposed ? tile_column * b_stride : tile_column), b_stride);
     int buffer = 0;
     const auto start_copies = [&] {
       const int steps = clamped(left, depth);
@@ -200,9 +206,10 @@ inline bool of_fours(const Product& product) {
 
 }  // namespace tile_product
 
-/// Hands the M x N elements of first.a*first.b + second.a*second.b to the device functor `epilogue(Size row, Size column, int count, float4 values)`, four neighbours of a row at a time (column is
-/// a multiple of 4, `count` of them exist), each once, in any order; zeros where there are no steps. `transposed`: b is [N, steps], else [steps, N]. Accumulates in f32, steps ascending, by fused
-/// multiply-add. M or N may be 0. The inputs may not alias what the epilogue writes. `name` is the kernel's in errors.
+/// Hands the M x N elements of first.a*first.b + second.a*second.b to the device functor `epilogue(Size row, Size column, int count, float4 values)`, four neighbours
+/// of a row at a time (column is a multiple of 4, `count` of them exist), each once, in any order; zeros where there are no steps. `transposed`: b is [N, steps], else
+/// [steps, N]. Accumulates in f32, steps ascending, by fused multiply-add. M or N may be 0. The inputs may not alias what the epilogue writes. `name` is the kernel's
+/// in errors.
 template <bool transposed, class Epilogue>
 void multiply_tiles(const char* name, const Product& first, const Product& second, Size M, Size N, const Epilogue& epilogue) {
   using namespace tile_product;

@@ -1,12 +1,16 @@
-// The product in 128x128x16 tiles with 8x8 sums a thread (cuda/tile_product.h), alpha and beta*C in its epilogue. The tiles never see alpha, so that the sums are exact where f32 is.
+// The product in 128x128x16 tiles with 8x8 sums a thread (cuda/tile_product.h), alpha and beta*C in its epilogue. The tiles never see alpha, so that the sums are
+// exact where f32 is.
 // Bound at 4096^3: 137 GFLOP, so f32 multiply-adds. Expected shares of that peak:
-//   multiply<Large>  sm_90 75 %, sm_80 85 %: 16 warps a multiprocessor (two blocks, 126 registers, 64 KiB) hide shared memory, which works half of the time (a quarter on sm_80); loads, addresses
-//                    and barriers take 10 % of the issue slots, and 1024 blocks in rounds of 264 leave 3 % idle. cuBLAS reaches about 80 and 92 %.
+//   multiply<Large>  sm_90 75 %, sm_80 85 %: 16 warps a multiprocessor (two blocks, 126 registers, 64 KiB) hide shared memory, which works half of the time (a quarter
+//                    on sm_80); loads, addresses and barriers take 10 % of the issue slots, and 1024 blocks in rounds of 264 leave 3 % idle. cuBLAS reaches about 80
+//                    and 92 %.
 //   multiply<Small>  30 to 40 %: twice the loads a multiply-add. It is for fewer than 132 large tiles, where it keeps more multiprocessors busy.
 //   one_output       10 to 15 %: two loads a multiply-add, from the caches.
-// Up to 8 rows are bound by reading B once: a thread keeps four columns of all rows, eight warps share a block's steps, blocks share K, and a second kernel adds their parts.
-//   few_rows         75 % of the memory's bandwidth at (7, 11008, 4096), 60 % with both launches at (1, 4096, 4096), 64 MiB: four loads of 16 bytes under way a thread, 512 to 1024 threads, so 32 to
-//                    64 KiB a multiprocessor where latency times bandwidth wants about 40. A comes from shared memory, 16 bytes for four steps.
+// Up to 8 rows are bound by reading B once: a thread keeps four columns of all rows, eight warps share a block's steps, blocks share K, and a second kernel adds their
+// parts.
+//   few_rows         75 % of the memory's bandwidth at (7, 11008, 4096), 60 % with both launches at (1, 4096, 4096), 64 MiB: four loads of 16 bytes under way a
+//                    thread, 512 to 1024 threads, so 32 to 64 KiB a multiprocessor where latency times bandwidth wants about 40. A comes from shared memory, 16 bytes
+//                    for four steps.
 //   add_parts        adds 16 or so numbers for each of M*N: 3 us.
 #include "cuda/kernel.h"
 #include "cuda/runtime.h"
@@ -54,8 +58,8 @@ struct StoreScaled {
 
 constexpr int few = 8, few_threads = 256, few_warps = few_threads / 32, few_columns = 128, few_steps = 256, steps_of_warp = few_steps / few_warps;
 
-/// parts[s][i][j]: what the s-th `each` steps (a multiple of few_steps) add to the product. A block has 128 columns, of which a lane has four: neighbours where rows of B start at multiples of
-/// 16 bytes (whole_fours), else each 32nd.
+/// parts[s][i][j]: what the s-th `each` steps (a multiple of few_steps) add to the product. A block has 128 columns, of which a lane has four: neighbours where rows
+/// of B start at multiples of 16 bytes (whole_fours), else each 32nd.
 template <int rows, bool whole_fours>
 __global__ void __launch_bounds__(few_threads, rows > 4 ? 2 : 4) few_rows(const float* a, const float* b, float* parts, Size M, Size N, Size K, Size each) {
   __shared__ float4 a_part[rows][few_steps / 4];
@@ -145,9 +149,10 @@ void multiply_few_rows(const float* a, const float* b, const Scaled& scaled, con
   const Size most = wanted < 1 ? 1 : wanted, chunks_each = (chunks + most - 1) / most, count = (chunks + chunks_each - 1) / chunks_each;
   const faibench::cuda::Workspace parts(static_cast<std::size_t>(count * M * N) * sizeof(float));
   const bool whole_fours = N % 4 == 0 && reinterpret_cast<std::uintptr_t>(b) % 16 == 0;
-  faibench::cuda::launch("few_rows", whole_fours ? few_rows_of<true>(M) : few_rows_of<false>(M), {static_cast<unsigned>(wide * count), few_threads}, a, b, parts.data<float>(), M, N, K,
-                         chunks_each * few_steps);
-  faibench::cuda::launch("add_parts", add_parts, {static_cast<unsigned>((M * N + few_threads - 1) / few_threads), few_threads}, static_cast<const float*>(parts.data<float>()), count, M * N, scaled, c, d);
+  faibench::cuda::launch("few_rows", whole_fours ? few_rows_of<true>(M) : few_rows_of<false>(M), {static_cast<unsigned>(wide * count), few_threads},
+                         a, b, parts.data<float>(), M, N, K, chunks_each * few_steps);
+  faibench::cuda::launch("add_parts", add_parts, {static_cast<unsigned>((M * N + few_threads - 1) / few_threads), few_threads},
+                         static_cast<const float*>(parts.data<float>()), count, M * N, scaled, c, d);
 }
 
 __global__ void one_output(const float* a, const float* b, const float* c, Scaled scaled, float* d, Size M, Size N, Size K) {
@@ -167,8 +172,8 @@ void cuda_baseline::sgemm(View<const float, 2> A, View<const float, 2> B, View<c
   const Size M = A.extent(0), K = A.extent(1), N = B.extent(1);
   if (M == 0 || N == 0) return;
   const auto rows = static_cast<unsigned>((M + 7) / 8 < 65535 ? (M + 7) / 8 : 65535);
-  faibench::cuda::launch("one_output", one_output, {{static_cast<unsigned>((N + 31) / 32), rows}, {32, 8}}, A.data(), B.data(), C.data(), Scaled{alpha, beta, alpha != 0 && K > 0, beta != 0}, D.data(),
-                         M, N, K);
+  faibench::cuda::launch("one_output", one_output, {{static_cast<unsigned>((N + 31) / 32), rows}, {32, 8}}, A.data(), B.data(), C.data(),
+                         Scaled{alpha, beta, alpha != 0 && K > 0, beta != 0}, D.data(), M, N, K);
 }
 
 void cuda::sgemm(View<const float, 2> A, View<const float, 2> B, View<const float, 2> C, float alpha, float beta, View<float, 2> D) {

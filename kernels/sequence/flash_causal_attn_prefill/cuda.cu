@@ -1,19 +1,24 @@
-// One pass over the keys with a running softmax (FlashAttention 2). A block of four warps has 128 queries of a head (64 beyond D = 128), each warp 32 (16) of them; keys and values come 32 at a time:
+// One pass over the keys with a running softmax (FlashAttention 2). A block of four warps has 128 queries of a head (64 beyond D = 128, of f32 beyond 64), each warp
+// 32 (16) of them; keys and values come 32 at a time:
 //
 //   q --cp.async--> shared memory, once            16x16 pieces --ldmatrix--> registers --+
-//   k, v --cp.async, two tiles in turn--> shared memory --ldmatrix (.trans for v)--> registers --mma.sync--> scores 32x32 --softmax--> weights, in the operand layout of the next mma --> out 32xD
+//   k, v --cp.async, two tiles in turn--> shared memory --ldmatrix (.trans for v)--> registers --mma.sync--> scores 32x32 --softmax--> weights, in the layout
+//   of the next mma's operand --> out 32xD
 //
-// Scores, maxima, sums and the output stay in f32 registers: a weight's place in the accumulators of one product is its place in the operand of the next. f32 inputs go the same way with each
-// operand as the sum of two tf32 numbers, three products for one (small*big + big*small + big*big, relative error 2^-21). A lane's k index there is a permutation of the keys, the same for p and v.
+// Scores, maxima, sums and the output stay in f32 registers: a weight's place in the accumulators of one product is its place in the operand of the next. f32 inputs
+// go the same way with each operand as the sum of two tf32 numbers, three products for one (small*big + big*small + big*big, relative error 2^-21). A lane's k index
+// there is a permutation of the keys, the same for p and v.
 // The 16-byte column c of row r of a tile lies at c ^ (r % 8), so that eight rows of a matrix load are on 32 different banks, with no padding.
-// Tiles past the last visible key of a block are not loaded, those past that of a warp not computed; blocks with the most keys start first. Masked scores become -inf by selection, never by
-// arithmetic, and weights of them exact zeros: a row depends on nothing past its last visible key. exp(scale*s - m) has one rounding before the change of base.
+// Tiles past the last visible key of a block are not loaded, those past that of a warp not computed; blocks with the most keys start first. Masked scores become -inf
+// by selection, never by arithmetic, and weights of them exact zeros: a row depends on nothing past its last visible key. exp(scale*s - m) has one rounding before the
+// change of base.
 // The sum of p*v can leave the range of f32 though the mean does not (v near the largest f32 or bf16): a flag then makes a second kernel compute those rows in f64.
 //
 // Bound of the workload (bf16, D = 128, 8192 keys, causal): 1.1 TFLOP in mma. Expected:
-//   attend<bf16, 128>  sm_80 55 % of the tensor peak, sm_90 30 to 35 % (mma.sync alone reaches about 62 % there). Two blocks a multiprocessor (64 KiB and up to 255 registers each) = two warps a
-//                      scheduler: one computes exponentials while the other multiplies. A product of 16x8x16 reads 192 bytes of shared memory (128 + 64 for q, which does not fit the registers),
-//                      1.5 cycles at 128 bytes a cycle, of 2 cycles (sm_80) that it takes the tensor cores. A 32x32 step is 128 products = 1024 cycles of a tensor core and 32 exponentials a lane = 256.
+//   attend<bf16, 128>  sm_80 55 % of the tensor peak, sm_90 30 to 35 % (mma.sync alone reaches about 62 % there). Two blocks a multiprocessor (64 KiB and up to 255
+//                      registers each) = two warps a scheduler: one computes exponentials while the other multiplies. A product of 16x8x16 reads 192 bytes of shared
+//                      memory (128 + 64 for q, which does not fit the registers), 1.5 cycles at 128 bytes a cycle, of 2 cycles (sm_80) that it takes the tensor cores.
+//                      A 32x32 step is 128 products = 1024 cycles of a tensor core and 32 exponentials a lane = 256.
 //   attend<float, D>   a sixth of the half rate (three products at half the speed): still 2.5 times f32 multiply-adds. Not a scored size.
 //   attend_wide        returns at once, 3 us; where it works, slowly.
 //   the eager form     bound by memory: the scores are written or read nine times, 140 GB, for 17 GB of them.
@@ -56,8 +61,9 @@ using OnDevice = std::conditional_t<std::is_same_v<T, f16>, __half, std::conditi
 template <class T>
 Problem<OnDevice<T>> problem(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v, float scale, bool causal, View<T, 4> out) {
   using U = OnDevice<T>;
-  return {reinterpret_cast<const U*>(q.data()), reinterpret_cast<const U*>(k.data()), reinterpret_cast<const U*>(v.data()), reinterpret_cast<U*>(out.data()), q.extent(0), q.extent(1),
-          k.extent(1), q.extent(2), k.extent(2), q.extent(3), scale, causal};
+  const auto typed = [](const T* at) { return reinterpret_cast<const U*>(at); };
+  return {typed(q.data()), typed(k.data()), typed(v.data()), reinterpret_cast<U*>(out.data()), q.extent(0),
+          q.extent(1), k.extent(1), q.extent(2), k.extent(2), q.extent(3), scale, causal};
 }
 
 __device__ float widened(float x) { return x; }
@@ -92,7 +98,8 @@ __global__ void __launch_bounds__(256) repeat_heads(const unsigned short* from, 
   }
 }
 
-constexpr int side = 64, depth = 32, threads = 128, line = depth / 8 + 1, row_of_b = side / 8 + 1;  // chunks of eight halves; the odd one keeps matrix loads on different banks
+constexpr int side = 64, depth = 32, threads = 128;
+constexpr int line = depth / 8 + 1, row_of_b = side / 8 + 1;  // chunks of eight halves; the odd one keeps matrix loads on different banks
 
 /// tile[row][column], `width` wide: `there` rows of `wide` elements, then zeros.
 template <class T, int rows, int width>
@@ -173,14 +180,17 @@ struct StoreProduct {
   float* to;
   Size stride;
   bool whole_fours;
-  __device__ void operator()(Size row, Size column, int count, float4 values) const { faibench::cuda::store_four(to + row * stride + column, count, values, whole_fours); }
+  __device__ void operator()(Size row, Size column, int count, float4 values) const {
+    faibench::cuda::store_four(to + row * stride + column, count, values, whole_fours);
+  }
 };
 
 /// The product of each batch and head. f32: one launch each, in the tiles of cuda/tile_product.h.
 template <bool b_rows, class T, class Out>
 void multiply_all(const char* name, const Matrices<const T>& a, const Matrices<const T>& b, const Matrices<Out>& c, Size B, Size H, Size M, Size N, Size K) {
   const auto aligned = [](const auto& m) {
-    return reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && m.batch * sizeof(*m.data) % 16 == 0 && m.head * sizeof(*m.data) % 16 == 0 && m.row * sizeof(*m.data) % 16 == 0;
+    return reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && m.batch * sizeof(*m.data) % 16 == 0 && m.head * sizeof(*m.data) % 16 == 0 &&
+           m.row * sizeof(*m.data) % 16 == 0;
   };
   if constexpr (std::is_same_v<T, float>) {
     for (Size i = 0; i < B * H; ++i) {
@@ -245,13 +255,15 @@ void attend_eagerly(const Problem<T>& p) {
   const auto memory = [](Size elements, std::size_t size) { return faibench::cuda::Workspace(static_cast<std::size_t>(elements) * size); };
   const auto k = memory(repeated, sizeof(T)), v = memory(repeated, sizeof(T)), s = memory(scores, sizeof(float));
   const auto repeat = [&](const T* from, T* to) {
-    launch("repeat_heads", repeat_heads, elementwise(repeated * halves), reinterpret_cast<const unsigned short*>(from), reinterpret_cast<unsigned short*>(to), p.B, p.H, p.Lk, p.H / p.Hk, p.D * halves);
+    launch("repeat_heads", repeat_heads, elementwise(repeated * halves), reinterpret_cast<const unsigned short*>(from),
+           reinterpret_cast<unsigned short*>(to), p.B, p.H, p.Lk, p.H / p.Hk, p.D * halves);
   };
   if (repeated > 0) {
     repeat(p.k, k.template data<T>());
     repeat(p.v, v.template data<T>());
   }
-  const Matrices<const T> queries{p.q, p.Lq * p.H * p.D, p.D, p.H * p.D}, keys{k.template data<T>(), p.H * p.Lk * p.D, p.Lk * p.D, p.D}, values{v.template data<T>(), p.H * p.Lk * p.D, p.Lk * p.D, p.D};
+  const Matrices<const T> queries{p.q, p.Lq * p.H * p.D, p.D, p.H * p.D}, keys{k.template data<T>(), p.H * p.Lk * p.D, p.Lk * p.D, p.D},
+      values{v.template data<T>(), p.H * p.Lk * p.D, p.Lk * p.D, p.D};
   const Matrices<float> weights{s.template data<float>(), p.H * p.Lq * p.Lk, p.Lq * p.Lk, p.Lk};
   const Matrices<T> out{p.out, p.Lq * p.H * p.D, p.D, p.H * p.D};
   if (scores > 0) {
@@ -369,7 +381,8 @@ __device__ __forceinline__ std::uint32_t packed(float low, float high) {
 
 /// s = q*k^T: the warp's queries from `row` of the tile on, all keys of theirs; the first `used_chunks` of a row are not all zero.
 template <class T, int width>
-__device__ __forceinline__ void score(Sums (&s)[Tile<T, width>::fragments][Tile<T, width>::keys / 8], const uint4* q_tile, int row, const uint4* k_tile, int used_chunks) {
+__device__ __forceinline__ void score(Sums (&s)[Tile<T, width>::fragments][Tile<T, width>::keys / 8], const uint4* q_tile, int row,
+                                      const uint4* k_tile, int used_chunks) {
   using S = Tile<T, width>;
   const int lane = static_cast<int>(threadIdx.x) % 32, q_row = row + lane % 16, q_swizzle = S::swizzle(q_row) ^ lane / 16;
   const int k_row = lane % 8 + lane / 16 * 8, k_swizzle = S::swizzle(k_row) ^ lane / 8 % 2;
@@ -402,7 +415,8 @@ __device__ __forceinline__ void score(Sums (&s)[Tile<T, width>::fragments][Tile<
 
 /// out += p*v.
 template <class T, int width>
-__device__ __forceinline__ void add_values(Sums (&out)[Tile<T, width>::fragments][width / 8], const Sums (&p)[Tile<T, width>::fragments][Tile<T, width>::keys / 8], const uint4* v_tile) {
+__device__ __forceinline__ void add_values(Sums (&out)[Tile<T, width>::fragments][width / 8],
+                                           const Sums (&p)[Tile<T, width>::fragments][Tile<T, width>::keys / 8], const uint4* v_tile) {
   using S = Tile<T, width>;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if constexpr (std::is_same_v<T, float>) {
@@ -641,7 +655,8 @@ void cuda::causal_attention(View<const T, 4> q, View<const T, 4> k, View<const T
   const bool whole_chunks = p.D * sizeof(T) % 16 == 0 && aligned(p.q) && aligned(p.k) && aligned(p.v) && aligned(p.out);
   const faibench::cuda::Workspace flag(sizeof(int));
   faibench::cuda::fill(flag.data<int>(), 0, sizeof(int), faibench::cuda::current_stream());
-  // Scores get the sign of the scale in the kernel, so that the largest of them is the largest scaled; a scale of 0 makes them 0 there and is 1 after that, so that masked ones stay -inf.
+  // Scores get the sign of the scale in the kernel, so that the largest of them is the largest scaled; a scale of 0 makes them 0 there and is 1 after that, so that
+  // masked ones stay -inf.
   auto positive = p;
   positive.scale = scale == 0 ? 1 : scale < 0 ? -scale : scale;
   const float sign = scale == 0 ? 0.0f : scale < 0 ? -1.0f : 1.0f;

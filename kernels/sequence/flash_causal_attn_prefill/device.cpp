@@ -14,8 +14,10 @@ Kernel::Overload overload(void (*function)(View<const T, 4>, View<const T, 4>, V
 
 std::vector<DeviceVariant> flash_causal_attn_prefill() {
   namespace task = faibench::flash_causal_attn_prefill;
-  return {{"cuda_baseline", Kernel({overload(task::cuda_baseline::causal_attention<float>), overload(task::cuda_baseline::causal_attention<f16>), overload(task::cuda_baseline::causal_attention<bf16>)})},
-          {"cuda", Kernel({overload(task::cuda::causal_attention<float>), overload(task::cuda::causal_attention<f16>), overload(task::cuda::causal_attention<bf16>)})}};
+  return {{"cuda_baseline", Kernel({overload(task::cuda_baseline::causal_attention<float>), overload(task::cuda_baseline::causal_attention<f16>),
+                                    overload(task::cuda_baseline::causal_attention<bf16>)})},
+          {"cuda", Kernel({overload(task::cuda::causal_attention<float>), overload(task::cuda::causal_attention<f16>),
+                           overload(task::cuda::causal_attention<bf16>)})}};
 }
 
 }  // namespace faibench::device

@@ -1,9 +1,11 @@
-// Four launches, however many tensors: sums of squares of segments, of tensors, the factor, the scaling. The flat buffer is cut into stretches of 4096 elements, a warp each; where a tensor ends
-// inside a stretch the warp adds up its segments one by one. Segment (stretch s, tensor k) puts its sum at s + k: either number grows from a segment to the next, so places do not collide, and
-// those of one tensor are neighbours. No atomics, so the bits are the same on every run. The factor stays on the device; the host waits for it only where it may have to reject.
-// Elements know no tensors in the scaling: 16 bytes an access, from the end of the buffer backwards, so that what the first pass left in the L2 cache is used. Squares and products are f64.
+// Four launches, however many tensors: sums of squares of segments, of tensors, the factor, the scaling. The flat buffer is cut into stretches of 4096 elements, a
+// warp each; where a tensor ends inside a stretch the warp adds up its segments one by one. Segment (stretch s, tensor k) puts its sum at s + k: either number grows
+// from a segment to the next, so places do not collide, and those of one tensor are neighbours. No atomics, so the bits are the same on every run. The factor stays on
+// the device; the host waits for it only where it may have to reject. Elements know no tensors in the scaling: 16 bytes an access, from the end of the buffer
+// backwards, so that what the first pass left in the L2 cache is used. Squares and products are f64.
 // Bound: 3 G elements through memory (two reads, a write). Expected on sm_80 and sm_90 at the size of the workload (bf16, 4e8 elements):
-//   segment_sums  85 % of the memory's bandwidth; a conversion to f64 an element (16 a cycle a multiprocessor) takes half of the time that its bytes take. Small tensors cost 10 shuffles each.
+//   segment_sums  85 % of the memory's bandwidth; a conversion to f64 an element (16 a cycle a multiprocessor) takes half of the time that its bytes take. Small
+//                 tensors cost 10 shuffles each.
 //   scale         85 to 90 %: two conversions an element, half of the time again; 5 to 10 % of the reads come from L2.
 //   squares_of_tensors, total   5 us together, of 700.
 //   the eager form  4K + 7 launches: 33,000 at 2 to 5 us.
@@ -117,11 +119,13 @@ __global__ void __launch_bounds__(threads) round_norms(const double* norms, cons
 }
 
 template <class T>
-std::optional<NotFinite> clip_eagerly(const T* grads, const Size* offsets, Size K, double max_norm, bool error_if_nonfinite, T* clipped, float* total_norm, float* tensor_norms) {
+std::optional<NotFinite> clip_eagerly(const T* grads, const Size* offsets, Size K, double max_norm, bool error_if_nonfinite, T* clipped,
+                                      float* total_norm, float* tensor_norms) {
   Size longest = K > 0 ? K : 1;
   for (Size k = 0; k < K; ++k) longest = offsets[k + 1] - offsets[k] > longest ? offsets[k + 1] - offsets[k] : longest;
   const unsigned most_blocks = blocks_for(longest, threads);
-  const Workspace squares_of(static_cast<std::size_t>(longest) * sizeof(double)), norms_of(static_cast<std::size_t>(K) * sizeof(double)), stacked_of(static_cast<std::size_t>(K) * sizeof(double));
+  const Workspace squares_of(static_cast<std::size_t>(longest) * sizeof(double)), norms_of(static_cast<std::size_t>(K) * sizeof(double)),
+      stacked_of(static_cast<std::size_t>(K) * sizeof(double));
   const Workspace of_blocks(most_blocks * sizeof(double)), done_of(sizeof(unsigned)), scalars(8 * sizeof(double));
   auto *squares = squares_of.data<double>(), *norms = norms_of.data<double>(), *stacked = stacked_of.data<double>(), *value = scalars.data<double>();
   auto* done = done_of.data<unsigned>();
@@ -151,7 +155,8 @@ std::optional<NotFinite> clip_eagerly(const T* grads, const Size* offsets, Size 
   for (Size k = 0; k < K; ++k)
     if (const Size count = offsets[k + 1] - offsets[k]; count > 0)
       launch("multiply", multiply<T>, {blocks_for(count, threads), threads}, grads + offsets[k], static_cast<const double*>(value + 5), clipped + offsets[k], count);
-  launch("round_norms", round_norms, {K > 0 ? blocks_for(K, threads) : 1, threads}, static_cast<const double*>(norms), static_cast<const double*>(value + 2), tensor_norms, total_norm, K);
+  launch("round_norms", round_norms, {K > 0 ? blocks_for(K, threads) : 1, threads}, static_cast<const double*>(norms),
+         static_cast<const double*>(value + 2), tensor_norms, total_norm, K);
   return std::nullopt;
 }
 
@@ -240,7 +245,8 @@ __global__ void __launch_bounds__(threads) total(const double* squares, Size K, 
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads) scale(const T* grads, const double* squares, const Total* result, Size G, Size K, bool aligned, T* clipped, float* total_norm, float* tensor_norms) {
+__global__ void __launch_bounds__(threads) scale(const T* grads, const double* squares, const Total* result, Size G, Size K, bool aligned, T* clipped,
+                                                 float* total_norm, float* tensor_norms) {
   constexpr int length = Vector<T>::length;
   const Size thread = Size{blockIdx.x} * threads + threadIdx.x, all = Size{gridDim.x} * threads;
   const double factor = result->factor;
@@ -260,7 +266,8 @@ __global__ void __launch_bounds__(threads) scale(const T* grads, const double* s
 }
 
 template <class T>
-std::optional<NotFinite> clip_fused(const T* grads, const Size* offsets, Size G, Size K, double max_norm, bool error_if_nonfinite, T* clipped, float* total_norm, float* tensor_norms) {
+std::optional<NotFinite> clip_fused(const T* grads, const Size* offsets, Size G, Size K, double max_norm, bool error_if_nonfinite, T* clipped,
+                                    float* total_norm, float* tensor_norms) {
   const auto at_16 = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
   const Size stretches = (G + stretch - 1) / stretch;
   const Workspace sums(static_cast<std::size_t>(stretches + K) * sizeof(double)), squares_of(static_cast<std::size_t>(K) * sizeof(double)), result_of(sizeof(Total));
@@ -275,31 +282,33 @@ std::optional<NotFinite> clip_fused(const T* grads, const Size* offsets, Size G,
     if (auto found = not_finite(&result->norm, squares, false, on_host.data(), K)) return found;
   }
   const Size work = G / Vector<T>::length > K ? G / Vector<T>::length : K;
-  launch("scale", scale<T>, {work > 0 ? blocks_for(work, threads) : 1, threads}, grads, static_cast<const double*>(squares), static_cast<const Total*>(result), G, K, at_16(grads) && at_16(clipped), clipped,
-         total_norm, tensor_norms);
+  launch("scale", scale<T>, {work > 0 ? blocks_for(work, threads) : 1, threads}, grads, static_cast<const double*>(squares),
+         static_cast<const Total*>(result), G, K, at_16(grads) && at_16(clipped), clipped, total_norm, tensor_norms);
   return std::nullopt;
 }
 
 }  // namespace
 
 template <class T>
-std::optional<NotFinite> cuda_baseline::clip_gradients(View<const T, 1> grads, View<const Size, 1> offsets, double max_norm, bool error_if_nonfinite, View<T, 1> clipped, View<float, 0> total_norm,
-                                                       View<float, 1> tensor_norms) {
+std::optional<NotFinite> cuda_baseline::clip_gradients(View<const T, 1> grads, View<const Size, 1> offsets, double max_norm, bool error_if_nonfinite,
+                                                       View<T, 1> clipped, View<float, 0> total_norm, View<float, 1> tensor_norms) {
   using U = OnDevice<T>;
-  return clip_eagerly(reinterpret_cast<const U*>(grads.data()), offsets.data(), offsets.extent(0) - 1, max_norm, error_if_nonfinite, reinterpret_cast<U*>(clipped.data()), total_norm.data(),
-                      tensor_norms.data());
+  return clip_eagerly(reinterpret_cast<const U*>(grads.data()), offsets.data(), offsets.extent(0) - 1, max_norm, error_if_nonfinite,
+                      reinterpret_cast<U*>(clipped.data()), total_norm.data(), tensor_norms.data());
 }
 
 template <class T>
-std::optional<NotFinite> cuda::clip_gradients(View<const T, 1> grads, View<const Size, 1> offsets, double max_norm, bool error_if_nonfinite, View<T, 1> clipped, View<float, 0> total_norm,
-                                              View<float, 1> tensor_norms) {
+std::optional<NotFinite> cuda::clip_gradients(View<const T, 1> grads, View<const Size, 1> offsets, double max_norm, bool error_if_nonfinite,
+                                              View<T, 1> clipped, View<float, 0> total_norm, View<float, 1> tensor_norms) {
   using U = OnDevice<T>;
-  return clip_fused(reinterpret_cast<const U*>(grads.data()), offsets.data(), grads.extent(0), offsets.extent(0) - 1, max_norm, error_if_nonfinite, reinterpret_cast<U*>(clipped.data()), total_norm.data(),
-                    tensor_norms.data());
+  return clip_fused(reinterpret_cast<const U*>(grads.data()), offsets.data(), grads.extent(0), offsets.extent(0) - 1, max_norm, error_if_nonfinite,
+                    reinterpret_cast<U*>(clipped.data()), total_norm.data(), tensor_norms.data());
 }
 
-template std::optional<NotFinite> cuda_baseline::clip_gradients<float>(View<const float, 1>, View<const Size, 1>, double, bool, View<float, 1>, View<float, 0>, View<float, 1>);
-template std::optional<NotFinite> cuda_baseline::clip_gradients<bf16>(View<const bf16, 1>, View<const Size, 1>, double, bool, View<bf16, 1>, View<float, 0>, View<float, 1>);
+template std::optional<NotFinite> cuda_baseline::clip_gradients<float>(View<const float, 1>, View<const Size, 1>, double, bool, View<float, 1>,
+                                                                       View<float, 0>, View<float, 1>);
+template std::optional<NotFinite> cuda_baseline::clip_gradients<bf16>(View<const bf16, 1>, View<const Size, 1>, double, bool, View<bf16, 1>,
+                                                                      View<float, 0>, View<float, 1>);
 template std::optional<NotFinite> cuda::clip_gradients<float>(View<const float, 1>, View<const Size, 1>, double, bool, View<float, 1>, View<float, 0>, View<float, 1>);
 template std::optional<NotFinite> cuda::clip_gradients<bf16>(View<const bf16, 1>, View<const Size, 1>, double, bool, View<bf16, 1>, View<float, 0>, View<float, 1>);
 

@@ -16,11 +16,13 @@ Rejected rejected(const std::optional<NotFinite>& found) {
 }
 
 template <class T>
-Rejected eager(View<const T, 1> grads, View<const std::int64_t, 1> offsets, double max_norm, bool error_if_nonfinite, View<T, 1> clipped, View<float, 0> total_norm, View<float, 1> tensor_norms) {
+Rejected eager(View<const T, 1> grads, View<const std::int64_t, 1> offsets, double max_norm, bool error_if_nonfinite, View<T, 1> clipped,
+               View<float, 0> total_norm, View<float, 1> tensor_norms) {
   return rejected(faibench::fused_global_grad_clip::cuda_baseline::clip_gradients<T>(grads, offsets, max_norm, error_if_nonfinite, clipped, total_norm, tensor_norms));
 }
 template <class T>
-Rejected fused(View<const T, 1> grads, View<const std::int64_t, 1> offsets, double max_norm, bool error_if_nonfinite, View<T, 1> clipped, View<float, 0> total_norm, View<float, 1> tensor_norms) {
+Rejected fused(View<const T, 1> grads, View<const std::int64_t, 1> offsets, double max_norm, bool error_if_nonfinite, View<T, 1> clipped,
+               View<float, 0> total_norm, View<float, 1> tensor_norms) {
   return rejected(faibench::fused_global_grad_clip::cuda::clip_gradients<T>(grads, offsets, max_norm, error_if_nonfinite, clipped, total_norm, tensor_norms));
 }
 
