@@ -1,62 +1,40 @@
-// Wire format 1 in two launches, a block of 256 threads for each block of 4096 elements, 16 bytes an access.
+// cuda: wire format 130, sparse_kernels.h. Through memory go 8n bytes to weigh, 32n in four looks of `pick` (those after a segment's first mostly out of the L2 cache: 132 segments
+// under way are 69 MB), 20n to keep; less than n/8 for the rest. cuda_dense: wire format 1 in two launches:
 //  - look   c = grad + error: the sum of |c| in f64 gives the scale, and is finite only if everything is. Peers' scales are checked and laid out by block on the way.
-//  - apply  c again; signs by shuffles of four bits a lane into words; update, new_error and the mean with the peers' bits, which are expanded in registers. It starts from the end of the bucket,
-//           so that what `look` left in the L2 cache is used. It asks `look`'s verdict on the device and writes nothing if that is bad: the host waits once, at the end.
-// Bound: memory. Nothing may be written before all of c is known to be finite, so 8n bytes are read twice: 28n + n/8 in all where the floor counts 20n; a bucket that stays in L2 (n < 2^22) reads them
-// once. Expected on sm_80 and sm_90 at n = 2^26:
-//   look         88 % of the memory's bandwidth: eight loads of 16 bytes a thread under way and 1280 or more threads a multiprocessor, 160 KiB where latency times bandwidth wants about 40. A
-//                conversion to f64 an element (16 a cycle a multiprocessor) takes a sixth of the time that its bytes take; a barrier a block of 4096.
-//   apply        85 %: two reads and three writes, 20n bytes; the payload's stores of 4 bytes are a 160th of them.
-//   apply, peers an addition in f64 an element and peer and a division an element: hidden up to about 16 peers (64 f64 operations a cycle a multiprocessor on sm_90), half of that on sm_80.
-//   together     60 % of the bandwidth by the floor's count.
-//   the eager form  12 kernels and 4 a peer, 116n bytes and 28n a peer: a quarter of the speed.
-#include <type_traits>
-
+//  - apply  c again; signs by shuffles of four bits a lane into words; update, new_error and the mean with the peers' bits, which are expanded in registers. It starts from
+//           the end of the bucket, so that what `look` left in the L2 cache is used.
+// Both ask the first launch's verdict on the device and write nothing if that is bad: the host waits once, at the end.
+// Bound: memory. Nothing may be written before all of c is known to be finite, so 8n bytes are read twice: 28n + n/8 in all where the floor counts 20n; a bucket that stays in
+// L2 (n < 2^22) reads them once. Expected on sm_80 and sm_90 at n = 2^26:
+//   look, weigh  88 % of the memory's bandwidth: eight loads of 16 bytes a thread under way and 1024 or more threads a multiprocessor, 128 KiB where latency times bandwidth
+//                wants about 40. One or two conversions to f64 an element (16 a cycle a multiprocessor) take a sixth or a third of the time that its bytes take.
+//   apply, keep  85 %: two reads and three writes, 20n bytes; the payload's stores of 4 bytes are a 160th of them.
+//   peers (apply, mean)  an addition in f64 an element and peer, five operations for the exact division: hidden up to about 16 peers.
+//   pick         60 % of its bytes' time, half of them from L2: two loads of 4 bytes an element and look, a division each, one block of 1024 threads a multiprocessor.
+//   encode       not memory: 2000 steps of about 150 cycles one after another, 0.2 ms; all 1024 segments at a time.
+//   send         the picks, 0.3 % of the elements, scattered: 20 us.
+//   together     cuda_dense 60 % of the bandwidth by the floor's count; cuda about 20 %; of 2^16 elements cuda keeps one block at work and takes 0.3 ms.
+//   the eager form  12 kernels and 3 a peer, 88n bytes and 24n a peer: a third of the speed of cuda_dense.
 #include "cuda/kernel.h"
 #include "cuda/runtime.h"
+#include "collectives/grad_signsgd_error_feedback/bucket_kernels.h"
 #include "collectives/grad_signsgd_error_feedback/device.h"
+#include "collectives/grad_signsgd_error_feedback/sparse_kernels.h"
 
 namespace faibench::grad_signsgd_error_feedback {
 namespace {
 
-using Size = std::int64_t;
+using namespace on_device;
 using faibench::cuda::launch;
 using faibench::cuda::Workspace;
 
-constexpr Size block = 4096, block_bytes = 4 + block / 8;
-constexpr int threads = 256, warps = threads / 32;
-
-Size block_count(Size n) { return (n + block - 1) / block; }
 std::size_t floats(Size count) { return static_cast<std::size_t>(count) * sizeof(float); }
 
-/// The first place where a rule is broken; `none` while there is none.
-using Place = unsigned long long;
-constexpr Place none = ~0ull;
 struct Found {
   Place grad, error, sum;  ///< elements
   Place scale;             ///< peer * blocks + block
   Place padding;           ///< peer
 };
-
-__device__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
-__device__ std::uint32_t word_at(const std::uint8_t* bytes) {
-  std::uint32_t word = 0;
-  for (int k = 0; k < 4; ++k) word |= std::uint32_t{bytes[k]} << 8 * k;
-  return word;
-}
-__device__ bool bad_scale(std::uint32_t bits) { return bits >= 0x7f800000u; }  // infinite, NaN or with a sign
-__device__ bool bad_padding(const std::uint8_t* payload, Size bytes, Size n) { return n % 8 != 0 && payload[bytes - 1] >> n % 8 != 0; }
-
-/// The sum over the threads of a block, for all of them.
-__device__ double sum_of_block(double value) {
-  __shared__ double of_warps[warps];
-  for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(~0u, value, lanes);
-  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
-  __syncthreads();
-  value = 0;
-  for (int w = 0; w < warps; ++w) value += of_warps[w];
-  return value;
-}
 
 template <class T>
 T fetched(const T* on_device) {
@@ -82,7 +60,8 @@ std::optional<Fault> fault_of_data(const Found& found, Floats grad, Floats error
   }
   if (found.error == none && found.sum == none) return std::nullopt;
   const auto i = static_cast<Size>(found.error != none ? found.error : found.sum);
-  return Fault{.rule = found.error != none ? Fault::Rule::nonfinite_error : Fault::Rule::error_overflow, .index = i, .value = fetched(error.data() + i), .grad = fetched(grad.data() + i)};
+  const Fault::Rule rule = found.error != none ? Fault::Rule::nonfinite_error : Fault::Rule::error_overflow;
+  return Fault{.rule = rule, .index = i, .value = fetched(error.data() + i), .grad = fetched(grad.data() + i)};
 }
 std::optional<Fault> fault_of_peers(const Found& found, Bytes peers, Size n) {
   const Size bytes = payload_bytes_of(n), blocks = block_count(n);
@@ -167,73 +146,11 @@ __global__ void __launch_bounds__(threads) divide(const double* sum, double by, 
 
 // ---- cuda ----
 
-constexpr int per_thread = block / threads, vectors = per_thread / 4, step = 4 * threads;
-
-struct Bucket {
-  const float *grad, *error;
-  Size n;
-  bool aligned;  ///< all arrays of n start at multiples of 16 bytes
-};
-struct Peers {
-  const std::uint8_t* payloads;
-  float* scales;  ///< [count, blocks], from the payloads
-  Size count, bytes;
-  int rank;       ///< own place among them
-  double ranks, inverse;  ///< count + 1, and 1 / that
-};
-/// What is found first decides, and no more than that is known: see locate.
-struct Verdict {
-  Place data;
-  Place scale, padding;  ///< as in Found
-};
-
-/// This thread's part of a block: elements begin + 4*thread + k%4 + k/4*step; past the end zeros.
-__device__ __forceinline__ void load_sums(const Bucket& x, Size begin, bool whole, float (&c)[per_thread]) {
-  const Size own = begin + 4 * Size{threadIdx.x};
-  if (whole) {
-    float4 g[vectors], e[vectors];
-#pragma unroll
-    for (int v = 0; v < vectors; ++v) {
-      g[v] = *reinterpret_cast<const float4*>(x.grad + own + v * step);
-      e[v] = *reinterpret_cast<const float4*>(x.error + own + v * step);
-    }
-#pragma unroll
-    for (int v = 0; v < vectors; ++v) {
-      c[4 * v] = g[v].x + e[v].x;
-      c[4 * v + 1] = g[v].y + e[v].y;
-      c[4 * v + 2] = g[v].z + e[v].z;
-      c[4 * v + 3] = g[v].w + e[v].w;
-    }
-  } else {
-#pragma unroll
-    for (int k = 0; k < per_thread; ++k) {
-      const Size i = own + k / 4 * step + k % 4;
-      c[k] = i < x.n ? x.grad[i] + x.error[i] : 0.0f;
-    }
-  }
-}
-__device__ __forceinline__ void store_four(float* to, Size i, Size n, bool whole, const float (&values)[4]) {
-  if (whole) {
-    *reinterpret_cast<float4*>(to + i) = {values[0], values[1], values[2], values[3]};
-  } else {
-#pragma unroll
-    for (int k = 0; k < 4; ++k)
-      if (i + k < n) to[i + k] = values[k];
-  }
-}
-__device__ bool is_whole(const Bucket& x, Size begin) { return x.aligned && begin + block <= x.n; }
-
 __global__ void __launch_bounds__(threads) look(Bucket x, Peers peers, float* scales, Verdict* verdict) {
   const Size b = blockIdx.x, begin = b * block, m = begin + block <= x.n ? block : x.n - begin;
   float c[per_thread];
   load_sums(x, begin, is_whole(x, begin), c);
-  for (Size q = threadIdx.x; q < peers.count; q += threads) {
-    const std::uint8_t* payload = peers.payloads + q * peers.bytes;
-    const std::uint32_t bits = word_at(payload + b * block_bytes);
-    peers.scales[q * gridDim.x + b] = __uint_as_float(bits);
-    if (bad_scale(bits)) atomicMin(&verdict->scale, static_cast<Place>(q * gridDim.x + b));
-    if (b + 1 == gridDim.x && bad_padding(payload, peers.bytes, x.n)) atomicMin(&verdict->padding, static_cast<Place>(q));
-  }
+  check_peers(peers, b, gridDim.x, x.n, verdict);
   double sum = 0;
 #pragma unroll
   for (int k = 0; k < per_thread; ++k) sum += fabsf(c[k]);
@@ -243,30 +160,11 @@ __global__ void __launch_bounds__(threads) look(Bucket x, Peers peers, float* sc
   if (!(sum <= 0x1p200)) atomicMin(&verdict->data, static_cast<Place>(b));  // in f64 only Inf and NaN come that far
 }
 
-/// Adds what peers low .. high-1 say of this thread's four elements at `at` of block b.
-__device__ __forceinline__ void add_peers(const Peers& peers, Size low, Size high, Size b, Size blocks, int at, double (&sums)[4]) {
-  const std::uint8_t* payload = peers.payloads + low * peers.bytes + b * block_bytes + 4 + at / 8;
-  const float* own_scale = peers.scales + low * blocks + b;
-#pragma unroll 2
-  for (Size q = low; q < high; ++q, payload += peers.bytes, own_scale += blocks) {
-    const double scale = *own_scale;
-    const unsigned bits = *payload >> at % 8;
-#pragma unroll
-    for (int k = 0; k < 4; ++k) sums[k] += bits >> k & 1 ? -scale : scale;
-  }
-}
-
-/// a / b to the last bit, of numbers far from the ends of f64: `inverse` is 1 / b, rounded, and the second correction is Markstein's, which rounds right from a neighbour of the quotient.
-__device__ double quotient(double a, double b, double inverse) {
-  double q = a * inverse;
-  q = fma(fma(-q, b, a), inverse, q);
-  return fma(fma(-q, b, a), inverse, q);
-}
-
 /// `words`: payload starts at a multiple of 4 bytes.
 template <bool alone>
-__global__ void __launch_bounds__(threads) apply(Bucket x, Peers peers, const float* scales, const Verdict* verdict, bool words, std::uint8_t* payload, float* update, float* average, float* new_error) {
-  if (verdict->data != none || verdict->scale != none || verdict->padding != none) return;
+__global__ void __launch_bounds__(threads) apply(Bucket x, Peers peers, const float* scales, const Verdict* verdict, bool words, std::uint8_t* payload, float* update,
+                                                 float* average, float* new_error) {
+  if (is_bad(*verdict)) return;
   const Size b = gridDim.x - 1 - blockIdx.x, begin = b * block, m = begin + block <= x.n ? block : x.n - begin;
   const bool whole = is_whole(x, begin);
   float c[per_thread];
@@ -291,14 +189,8 @@ __global__ void __launch_bounds__(threads) apply(Bucket x, Peers peers, const fl
     if constexpr (alone) {
       store_four(average, begin + at, x.n, whole, updates);
     } else if (at < m) {
-      double sums[4] = {};
-      add_peers(peers, 0, peers.rank, b, gridDim.x, at, sums);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) sums[k] += updates[k];
-      add_peers(peers, peers.rank, peers.count, b, gridDim.x, at, sums);
       float means[4];
-#pragma unroll
-      for (int k = 0; k < 4; ++k) means[k] = static_cast<float>(quotient(sums[k], peers.ranks, peers.inverse));
+      mean_of(peers, b, gridDim.x, at, updates, means);
       store_four(average, begin + at, x.n, whole, means);
     }
     // Eight lanes' four bits each make a word.
@@ -327,8 +219,9 @@ __global__ void __launch_bounds__(threads) locate(Bucket x, Found* found) {
 
 }  // namespace
 
-std::optional<Fault> cuda_baseline::compress(Floats grad, Floats error, std::int32_t rank, Bytes peers, Offsets peer_offsets, View<std::uint8_t, 1> payload, View<float, 1> update, View<float, 1> average,
-                                             View<float, 1> new_error) {
+std::optional<Fault> cuda_baseline::compress(Floats grad, Floats error, std::int32_t rank, Bytes peers, Offsets peer_offsets, View<std::uint8_t, 1> payload,
+                                             View<float, 1> update, View<float, 1> average, View<float, 1> new_error, Size& payload_bytes) {
+  payload_bytes = payload_bytes_of(grad.size());
   const Size n = grad.size(), blocks = block_count(n), bytes = payload_bytes_of(n), others = peer_offsets.size() - 1;
   if (n == 0) return wrong_size(peer_offsets, n);
   const Workspace found_on(sizeof(Found)), c_on(floats(n));
@@ -364,34 +257,87 @@ std::optional<Fault> cuda_baseline::compress(Floats grad, Floats error, std::int
   return std::nullopt;
 }
 
-std::optional<Fault> cuda::compress(Floats grad, Floats error, std::int32_t rank, Bytes peers, Offsets peer_offsets, View<std::uint8_t, 1> payload, View<float, 1> update, View<float, 1> average,
-                                    View<float, 1> new_error) {
-  const Size n = grad.size(), blocks = block_count(n);
-  const std::optional<Fault> size_fault = wrong_size(peer_offsets, n);
-  if (n == 0) return size_fault;
-  const Size others = size_fault ? 0 : peer_offsets.size() - 1;  // whose bytes can be looked at
-  const auto stream = faibench::cuda::current_stream();
-  const Workspace verdict_on(sizeof(Verdict)), scales_on(floats(blocks)), peer_scales_on(floats(others * blocks));
-  auto* verdict = verdict_on.data<Verdict>();
-  auto* scales = scales_on.data<float>();
-  const auto at_16 = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
-  const Bucket x{grad.data(), error.data(), n, at_16(grad.data()) && at_16(error.data()) && at_16(update.data()) && at_16(average.data()) && at_16(new_error.data())};
-  const Peers p{peers.data(), peer_scales_on.data<float>(), others, payload_bytes_of(n), rank, static_cast<double>(others + 1), 1 / static_cast<double>(others + 1)};
-  const faibench::cuda::Shape shape{static_cast<unsigned>(blocks), threads};
-  faibench::cuda::fill(verdict, 0xff, sizeof(Verdict), stream);
-  launch("look", look, shape, x, p, scales, verdict);
-  if (!size_fault)
-    launch("apply", others == 0 ? apply<true> : apply<false>, shape, x, p, static_cast<const float*>(scales), static_cast<const Verdict*>(verdict), reinterpret_cast<std::uintptr_t>(payload.data()) % 4 == 0,
-           payload.data(), update.data(), average.data(), new_error.data());
-  const Verdict verdict_found = fetched(verdict);
-  if (verdict_found.data != none) {
-    const Workspace found_on(sizeof(Found));
-    faibench::cuda::fill(found_on.data<Found>(), 0xff, sizeof(Found), stream);
-    launch("locate", locate, elementwise(n), x, found_on.data<Found>());
-    return fault_of_data(fetched(found_on.data<Found>()), grad, error);
+namespace {
+
+/// What both fused forms begin with: what the host knows, and memory for the verdict.
+struct Call {
+  Call(Floats grad, Floats error, std::int32_t rank, Bytes peer_payloads, Offsets offsets, const float* update, const float* average, const float* new_error)
+      : n(grad.size()), blocks(block_count(n)), size_fault(wrong_size(offsets, n)), others(size_fault || n == 0 ? 0 : offsets.size() - 1), grads(grad), errors(error),
+        bytes(peer_payloads), verdict_on(sizeof(Verdict)), peer_scales(floats(others * blocks)) {
+    const auto at_16 = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
+    bucket = {grad.data(), error.data(), n, at_16(grad.data()) && at_16(error.data()) && at_16(update) && at_16(average) && at_16(new_error)};
+    peers = {peer_payloads.data(), peer_scales.data<float>(), others, payload_bytes_of(n), rank, static_cast<double>(others + 1), 1 / static_cast<double>(others + 1)};
+    verdict = verdict_on.data<Verdict>();
+    faibench::cuda::fill(verdict, 0xff, sizeof(Verdict), faibench::cuda::current_stream());
   }
-  if (size_fault) return size_fault;
-  return fault_of_peers({none, none, none, verdict_found.scale, verdict_found.padding}, peers, n);
+  /// Waits for all that was launched.
+  std::optional<Fault> fault() {
+    found = fetched(verdict);
+    if (found.data != none) {
+      const Workspace located(sizeof(Found));
+      faibench::cuda::fill(located.data<Found>(), 0xff, sizeof(Found), faibench::cuda::current_stream());
+      launch("locate", locate, elementwise(n), bucket, located.data<Found>());
+      return fault_of_data(fetched(located.data<Found>()), grads, errors);
+    }
+    return size_fault ? size_fault : fault_of_peers({none, none, none, found.scale, found.padding}, bytes, n);
+  }
+
+  Size n, blocks;
+  std::optional<Fault> size_fault;
+  Size others;  ///< peers whose bytes can be looked at
+  Floats grads, errors;
+  Bytes bytes;
+  Workspace verdict_on, peer_scales;
+  Bucket bucket{};
+  Peers peers{};
+  Verdict* verdict = nullptr;
+  Verdict found{};
+};
+
+}  // namespace
+
+std::optional<Fault> cuda_dense::compress(Floats grad, Floats error, std::int32_t rank, Bytes peers, Offsets peer_offsets, View<std::uint8_t, 1> payload,
+                                          View<float, 1> update, View<float, 1> average, View<float, 1> new_error, Size& payload_bytes) {
+  Call call(grad, error, rank, peers, peer_offsets, update.data(), average.data(), new_error.data());
+  payload_bytes = payload_bytes_of(call.n);
+  if (call.n == 0) return call.size_fault;
+  const Workspace scales_on(floats(call.blocks));
+  auto* scales = scales_on.data<float>();
+  const faibench::cuda::Shape shape{static_cast<unsigned>(call.blocks), threads};
+  launch("look", look, shape, call.bucket, call.peers, scales, call.verdict);
+  if (!call.size_fault)
+    launch("apply", call.others == 0 ? apply<true> : apply<false>, shape, call.bucket, call.peers, static_cast<const float*>(scales), static_cast<const Verdict*>(call.verdict),
+           reinterpret_cast<std::uintptr_t>(payload.data()) % 4 == 0, payload.data(), update.data(), average.data(), new_error.data());
+  return call.fault();
+}
+
+std::optional<Fault> cuda::compress(Floats grad, Floats error, std::int32_t rank, Bytes peers, Offsets peer_offsets, View<std::uint8_t, 1> payload,
+                                    View<float, 1> update, View<float, 1> average, View<float, 1> new_error, Size& payload_bytes) {
+  Call call(grad, error, rank, peers, peer_offsets, update.data(), average.data(), new_error.data());
+  payload_bytes = 0;
+  if (call.n == 0) return call.size_fault;
+  const Size segments = (call.n + sparse::segment - 1) / sparse::segment;
+  const auto count = static_cast<std::size_t>(segments);
+  const Workspace means(2 * floats(call.blocks)), segments_on(count * sizeof(sparse::Segment)), picks_on(count * sparse::picks_stride * sizeof(std::uint32_t));
+  const Workspace payloads(count * sparse::payload_stride), lengths(count * sizeof(int));
+  const sparse::Segment* found = segments_on.data<sparse::Segment>();
+  const std::uint32_t* picks = picks_on.data<std::uint32_t>();
+  const Verdict* verdict = call.verdict;
+  const auto by_block = static_cast<unsigned>(call.blocks), by_segment = static_cast<unsigned>(segments);
+  launch("weigh", sparse::weigh, {by_block, threads}, call.bucket, call.peers, means.data<double>(), call.verdict);
+  if (!call.size_fault) {
+    const bool alone = call.others == 0;
+    launch("pick", sparse::pick, {by_segment, sparse::pick_threads}, call.bucket.grad, call.bucket.error, call.n, static_cast<const double*>(means.data<double>()), verdict,
+           segments_on.data<sparse::Segment>(), picks_on.data<std::uint32_t>());
+    launch("encode", sparse::encode, {by_segment, 32}, call.n, verdict, found, picks, payloads.data<std::uint8_t>(), lengths.data<int>());
+    launch("keep", sparse::keep, {by_block, threads}, call.bucket, verdict, alone, update.data(), average.data(), new_error.data());
+    launch("send", sparse::send, {by_segment, threads}, call.bucket, call.verdict, alone, found, picks, static_cast<const std::uint8_t*>(payloads.data<std::uint8_t>()),
+           static_cast<const int*>(lengths.data<int>()), payload.data(), update.data(), average.data(), new_error.data());
+    if (!alone) launch("mean", sparse::mean, {by_block, threads}, call.bucket, call.peers, verdict, static_cast<const float*>(update.data()), average.data());
+  }
+  std::optional<Fault> fault = call.fault();
+  if (!fault) payload_bytes = call.found.bytes;
+  return fault;
 }
 
 }  // namespace faibench::grad_signsgd_error_feedback

@@ -7,6 +7,7 @@
 
 #include "collectives/grad_signsgd_error_feedback/grad_signsgd_error_feedback.h"
 #include "collectives/grad_signsgd_error_feedback/ranks.h"
+#include "collectives/grad_signsgd_error_feedback/segments.h"
 
 namespace faibench {
 namespace grad_signsgd_error_feedback {
@@ -191,8 +192,10 @@ Task make() {
       {"cpu_dense", Kernel({bind(cpu_dense::compress, names)}), "format 1 in two passes by vectors: signs and sums, then update and error", Kernel({bind(cpu_dense::decompress, receiver)})},
       {"cpu_dense_short", Kernel({bind(cpu_dense_short::compress, names)}), "the same with scales of one byte: eighths of an octave below the largest", Kernel({bind(cpu_dense_short::decompress, receiver)})},
       on_device("cuda_baseline", "format 1, a kernel a pass", {"peer_offsets"}),
-      on_device("cuda", "format 1 in two launches: scales, then signs, update, error and mean at once", {"peer_offsets"}),
+      on_device("cuda_dense", "format 1 in two launches: scales, then signs, update, error and mean at once", {"peer_offsets"}),
+      on_device("cuda", "as cpu, a block and a coder for each 2^16 elements", {"peer_offsets"}),
   };
+  task.variants.back().decoder = Kernel({bind(segments::decompress, receiver)});
   const auto part = [](std::int64_t n, std::int32_t others) { return Generator([=](Random& random) { return step(random, n, others, others / 2); }); };
   task.workloads = {
       {"smoke", "n = 10000, 3 steps, 2 ranks", {part(10000, 1)}, 1e-4},
