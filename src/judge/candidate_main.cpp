@@ -91,7 +91,7 @@ struct Session {
       kernel = gpu->call(library.emulated ? library.emulated(on_device, found->on_host) : on_device, found->on_host);
       return;
     }
-    if (found->on_device) throw Error(Error::Kind::bad_input, "'" + variant + "' of " + task->name + " runs on a GPU, and there is none here: --emulate runs it on a CPU, without timing it");
+    if (found->on_device && !receiver) throw Error(Error::Kind::bad_input, "'" + variant + "' of " + task->name + " runs on a GPU, and there is none here: --emulate runs it on a CPU, without timing it");
     kernel = !receiver ? found->kernel : found->decoder ? found->decoder : task->stream->decoder;
   }
 

@@ -31,12 +31,12 @@ JudgeJob job_for(const std::string& variant) {
 }
 std::string library(const std::string& name) { return "library:" + std::string(std::getenv("FAIBENCH_STREAM_FAULTS")) + "/" + name + ".so"; }
 
-/// The stream alone, without the cases before it.
-Record streamed(const std::string& variant) {
+/// The stream alone, without the cases before it. `sent_by`: another variant that sends in its place.
+Record streamed(const std::string& variant, const std::string& sent_by = "") {
   const JudgeJob job = job_for(variant);
   CandidateLimits limits;
   limits.call_seconds = job.call_limit_seconds;
-  Candidate sender(worker_path(), job.task, job.variant, allowed_cpus(), limits);
+  Candidate sender(worker_path(), job.task, sent_by.empty() ? job.variant : sent_by, allowed_cpus(), limits);
   Record record;
   if (const auto failure = sender.load()) {
     record.verdict = failure->verdict;
@@ -59,6 +59,14 @@ TEST(Stream, a_submission_with_a_receiver_of_its_own_passes_from_the_first_case_
 }
 
 TEST(Stream, draws_another_seed_each_time) { EXPECT_NE(streamed("baseline").note.substr(0, 24), streamed("baseline").note.substr(0, 24)); }
+
+// Of one segment, `cpu` and `cuda` send the same bytes.
+TEST(Stream, has_receivers_on_a_cpu_for_variants_of_gpus) {
+  for (const auto& [variant, sender] : {std::pair{"cuda", "cpu"}, std::pair{"cuda_dense", "cpu_dense"}}) {
+    const Record record = streamed(variant, sender);
+    EXPECT_EQ(name_of(record.verdict), "passed") << variant << ": " << record.detail;
+  }
+}
 
 struct Fault {
   const char* library;
