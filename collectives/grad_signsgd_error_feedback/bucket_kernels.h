@@ -127,8 +127,8 @@ __device__ __forceinline__ void add_peers(const Peers& peers, Size low, Size hig
   }
 }
 
-/// a / b to the last bit, of numbers far from the ends of f64: `inverse` is 1 / b, rounded; the first correction brings q next to the quotient, from where the second rounds right
-/// (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor").
+/// a / b to the last bit, of numbers far from the ends of f64. `inverse` is 1 / b, rounded; the first correction brings q next to the quotient, from where the second
+/// rounds right (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor").
 __device__ inline double quotient(double a, double b, double inverse) {
   double q = a * inverse;
   q = fma(fma(-q, b, a), inverse, q);

@@ -32,7 +32,8 @@ Rejected rejected(const std::optional<task::Fault>& fault, std::int64_t n) {
 
 template <auto compress, std::int32_t wire_format>
 Rejected call(View<const float, 1> grad, View<const float, 1> error, std::int32_t rank, View<const std::uint8_t, 1> peers, View<const std::int64_t, 1> peer_offsets,
-              View<std::int32_t, 0> format, View<std::uint8_t, 1> payload, View<float, 1> update, View<float, 1> average, View<float, 1> new_error, Length& payload_bytes, Length& state_bytes) {
+              View<std::int32_t, 0> format, View<std::uint8_t, 1> payload, View<float, 1> update, View<float, 1> average,
+              View<float, 1> new_error, Length& payload_bytes, Length& state_bytes) {
   if (auto bad = rejected(compress(grad, error, rank, peers, peer_offsets, payload, update, average, new_error, payload_bytes.value), grad.size())) return bad;
   format() = wire_format;  // scalars are the host's
   state_bytes.value = 0;
