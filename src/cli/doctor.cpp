@@ -203,7 +203,8 @@ void print_lines(const char* title, const std::vector<std::string>& lines, int w
 Rows rank_rows(const Findings& found) {
   Rows rows;
   for (const RankFacts& rank : found.audit.ranks) {
-    rows.push_back({fmt::format("rank {}", rank.rank), fmt::format("{}, processors {}{}, clock {}, {}, /dev/shm {}", rank.host, rank.cpus, rank.gpu.empty() ? ", no GPU" : fmt::format(", {} ({} visible)", rank.gpu, rank.gpus.size()), or_unknown(rank.clock_source), rank.mpi,
+    const std::string gpu = rank.gpu.empty() ? "no GPU" : fmt::format("{} of {} visible", rank.gpu, rank.gpus.size());
+    rows.push_back({fmt::format("rank {}", rank.rank), fmt::format("{}, processors {}, {}, clock {}, {}, /dev/shm {}", rank.host, rank.cpus, gpu, or_unknown(rank.clock_source), rank.mpi,
                                                                    size_or_unknown(rank.shared_memory_bytes))});
   }
   return rows;

@@ -35,7 +35,8 @@ std::vector<std::string> uuids_of(const std::vector<GpuFacts>& gpus) {
 
 std::string facts_text(const GpuFacts& gpu) {
   char text[160];
-  std::snprintf(text, sizeof text, ", sm_%d, %d SMs, %.1f GiB, L2 %.0f MiB", gpu.capability, gpu.multiprocessors, static_cast<double>(gpu.memory_bytes) / (1 << 30), static_cast<double>(gpu.l2_bytes) / (1 << 20));
+  const double gibibytes = static_cast<double>(gpu.memory_bytes) / (1 << 30), l2_mebibytes = static_cast<double>(gpu.l2_bytes) / (1 << 20);
+  std::snprintf(text, sizeof text, ", sm_%d, %d SMs, %.1f GiB, L2 %.0f MiB", gpu.capability, gpu.multiprocessors, gibibytes, l2_mebibytes);
   std::string line = gpu.uuid + ": " + gpu.name + text;
   if (gpu.sm_clock_hz > 0) {
     std::snprintf(text, sizeof text, ", SM up to %.0f MHz, memory %.0f MHz", gpu.sm_clock_hz * 1e-6, gpu.memory_clock_hz * 1e-6);
