@@ -114,11 +114,11 @@ void Arena::lay_out(const TensorRefMap& inputs, const std::vector<Contract::Outp
   }
 }
 
-std::vector<std::pair<std::int64_t, std::int64_t>> Arena::ranges(const std::function<bool(const std::string& name, int rank)>& chosen) const {
+std::vector<std::pair<std::int64_t, std::int64_t>> Arena::ranges(const std::function<bool(const std::string& name, const TensorRef& tensor, bool output)>& chosen) const {
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
   for (std::size_t i = 0; i < placed_.size(); ++i) {
     const TensorRef& tensor = placed_[i].ref;
-    if (!chosen(placed_[i].name, tensor.rank())) continue;
+    if (!chosen(placed_[i].name, tensor, placed_[i].output)) continue;
     const std::int64_t start = i > 0 ? placed_[i - 1].ref.data + placed_[i - 1].ref.bytes() - data_ : 0;  // whole zones, of which neighbours share one
     const std::int64_t end = i + 1 < placed_.size() ? placed_[i + 1].ref.data - data_ : used_;
     if (!ranges.empty() && ranges.back().first + ranges.back().second >= start) ranges.back().second = end - ranges.back().first;

@@ -35,7 +35,7 @@ class Arena {
   void lay_out(const TensorRefMap& inputs, const std::vector<Contract::OutputShape>& outputs, const std::vector<std::string>& in_place, std::uint64_t nonce);
   /// The data region, and the parts of it that hold the chosen tensors of the current layout with the guard zones around them: start and length, ascending, without overlaps.
   [[nodiscard]] std::byte* data() const { return data_; }
-  [[nodiscard]] std::vector<std::pair<std::int64_t, std::int64_t>> ranges(const std::function<bool(const std::string& name, int rank)>& chosen) const;
+  [[nodiscard]] std::vector<std::pair<std::int64_t, std::int64_t>> ranges(const std::function<bool(const std::string& name, const TensorRef& tensor, bool output)>& chosen) const;
   /// Bytes of the data region in use by the current layout.
   [[nodiscard]] std::int64_t used_bytes() const { return used_; }
 

@@ -25,8 +25,8 @@ void CandidateGpu::follow(const ControlPage& page) {
 }
 
 Kernel CandidateGpu::call(const Kernel& kernel, const std::vector<std::string>& on_host) {
-  const auto placed = [this, on_host](const std::string& name, TensorRef tensor) {
-    if (tensor.rank() == 0 || std::ranges::find(on_host, name) != on_host.end()) return tensor;
+  const auto placed = [this, on_host](const std::string& name, TensorRef tensor, bool output) {
+    if (!output && (tensor.rank() == 0 || std::ranges::find(on_host, name) != on_host.end())) return tensor;
     const std::ptrdiff_t offset = tensor.data - data_;
     if (offset < 0 || offset + tensor.bytes() > bytes_) throw Error(Error::Kind::internal, "tensor " + name + " is not in the device memory of this call");
     tensor.data = static_cast<std::byte*>(memory_.get()) + offset;
@@ -34,8 +34,8 @@ Kernel CandidateGpu::call(const Kernel& kernel, const std::vector<std::string>& 
   };
   const auto on_device = [this, kernel, placed](Arguments& host) {
     TensorRefMap inputs, outputs;
-    for (const auto& [name, tensor] : host.inputs) inputs.add(name, placed(name, tensor));
-    for (const auto& [name, tensor] : host.outputs) outputs.add(name, placed(name, tensor));
+    for (const auto& [name, tensor] : host.inputs) inputs.add(name, placed(name, tensor, host.outputs.find(name) != nullptr));
+    for (const auto& [name, tensor] : host.outputs) outputs.add(name, placed(name, tensor, true));
     Arguments device{inputs, outputs, {}};
     try {
       Rejected rejected = kernel(device);

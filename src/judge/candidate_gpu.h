@@ -19,7 +19,7 @@ class CandidateGpu {
   /// Opens the memory that the page tells of, where it is another than before, and locks the data region's pages where inputs of calls lie there.
   void follow(const ControlPage& page);
 
-  /// `kernel` for tensors whose places in device memory correspond to those in the data region, but scalars and those of `on_host`. A call ends when the device has nothing left to do.
+  /// `kernel` for tensors whose places in device memory correspond to those in the data region, but scalar inputs and those of `on_host`. A call ends when the device has nothing left to do.
   /// What goes wrong on the device is thrown as a KernelFault that says whether the context is lost.
   Kernel call(const Kernel& kernel, const std::vector<std::string>& on_host);
 

@@ -31,7 +31,9 @@ GpuReading GpuBench::reading() { return nvml_ ? nvml_->reading(facts_.uuid) : Gp
 
 DeviceTensors::DeviceTensors(GpuBench& bench, std::vector<std::string> on_host) : bench_(bench), on_host_(std::move(on_host)), stream_(gpu_stream(bench.cuda())) {}
 
-bool DeviceTensors::holds(const std::string& name, int rank) const { return rank > 0 && std::ranges::find(on_host_, name) == on_host_.end(); }
+bool DeviceTensors::holds(const std::string& name, const TensorRef& tensor, bool output) const {
+  return output || (tensor.rank() > 0 && std::ranges::find(on_host_, name) == on_host_.end());
+}
 
 void DeviceTensors::make_room(std::int64_t bytes, Arena& arena, ControlPage& page) {
   if (bytes > bytes_) {
@@ -54,7 +56,7 @@ void DeviceTensors::make_room(std::int64_t bytes, Arena& arena, ControlPage& pag
 }
 
 void DeviceTensors::copy(const Arena& arena, bool to_device) {
-  for (const auto& [start, bytes] : arena.ranges([this](const std::string& name, int rank) { return holds(name, rank); })) {
+  for (const auto& [start, bytes] : arena.ranges([this](const std::string& name, const TensorRef& tensor, bool output) { return holds(name, tensor, output); })) {
     if (to_device) bench_.cuda().copy(data() + start, arena.data() + start, static_cast<std::size_t>(bytes), stream_.get());
     else bench_.cuda().copy(arena.data() + start, data() + start, static_cast<std::size_t>(bytes), stream_.get());
   }

@@ -48,7 +48,7 @@ class DeviceTensors {
   /// In device memory: what corresponds to the data region's first byte.
   [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
   /// Whether the tensor of that name and rank lies in device memory.
-  [[nodiscard]] bool holds(const std::string& name, int rank) const;
+  [[nodiscard]] bool holds(const std::string& name, const TensorRef& tensor, bool output) const;
 
  private:
   void copy(const Arena& arena, bool to_device);

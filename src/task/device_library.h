@@ -16,7 +16,7 @@ struct DeviceLibrary {
   std::span<const DeviceTask> tasks;
   /// What this thread's kernels launch goes to this cudaStream_t from now on; null: the default stream. Nothing on the emulator.
   void (*set_stream)(void* stream);
-  /// `kernel` for tensors in host memory, of which all but scalars and those of `on_host` take the place of device memory during a call. Null where there is a device.
+  /// `kernel` for tensors in host memory, of which all but scalar inputs and those of `on_host` take the place of device memory during a call. Null where there is a device.
   Kernel (*emulated)(const Kernel& kernel, const std::vector<std::string>& on_host);
 };
 

@@ -12,7 +12,7 @@ namespace faibench {
 
 struct DeviceVariant {
   std::string name;
-  /// Gets tensors in device memory, but scalars and those of Variant::on_host. What it launches goes to cuda::current_stream() and may still run when it returns.
+  /// Gets tensors in device memory, outputs of rank 0 too, but scalar inputs and those of Variant::on_host. What it launches goes to cuda::current_stream() and may still run when it returns.
   Kernel kernel;
 };
 

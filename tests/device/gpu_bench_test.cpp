@@ -57,11 +57,13 @@ TEST_F(DeviceTensorsTest, bring_their_guard_zones_and_inputs_to_be_looked_at) {
 }
 
 TEST_F(DeviceTensorsTest, leave_scalars_and_host_inputs_where_they_are) {
-  EXPECT_TRUE(tensors->holds("x", 1));
-  EXPECT_FALSE(tensors->holds("pinned", 1));
-  EXPECT_FALSE(tensors->holds("scale", 0));
+  const TensorRef vector{Dtype::f32, {3}, nullptr}, scalar{Dtype::f32, {}, nullptr};
+  EXPECT_TRUE(tensors->holds("x", vector, false));
+  EXPECT_FALSE(tensors->holds("pinned", vector, false));
+  EXPECT_FALSE(tensors->holds("scale", scalar, false));
+  EXPECT_TRUE(tensors->holds("norm", scalar, true)) << "a kernel writes it";
   arena.lay_out(refs(inputs), {{"y", Dtype::f32, {5}, ""}}, {}, 3);
-  for (const auto& [start, bytes] : arena.ranges([&](const std::string& name, int rank) { return name == "pinned" && rank == 1; })) {
+  for (const auto& [start, bytes] : arena.ranges([&](const std::string& name, const TensorRef& tensor, bool) { return name == "pinned" && tensor.rank() == 1; })) {
     const std::int64_t pinned = start + 4096 + 52;  // x is 12 bytes: its zone ends at the next line
     ASSERT_LT(pinned, start + bytes);
     float value = 0;

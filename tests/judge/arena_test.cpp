@@ -35,11 +35,11 @@ TEST_F(ArenaTest, poison_is_nan_in_every_float_type) {
 }
 
 TEST_F(ArenaTest, ranges_of_chosen_tensors_take_their_guard_zones_along) {
-  const auto of = [&](const std::string& chosen) { return arena.ranges([&](const std::string& name, int) { return name == chosen; }); };
-  const auto all = arena.ranges([](const std::string&, int) { return true; });
+  const auto of = [&](const std::string& chosen) { return arena.ranges([&](const std::string& name, const TensorRef&, bool) { return name == chosen; }); };
+  const auto all = arena.ranges([](const std::string&, const TensorRef&, bool) { return true; });
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0], std::pair(std::int64_t{0}, arena.used_bytes()));
-  EXPECT_TRUE(arena.ranges([](const std::string&, int) { return false; }).empty());
+  EXPECT_TRUE(arena.ranges([](const std::string&, const TensorRef&, bool) { return false; }).empty());
   const std::int64_t y = arena.outputs({}).at("y").data - arena.data(), n = arena.outputs({}).at("n").data - arena.data();
   ASSERT_EQ(of("y").size(), 1u);
   EXPECT_LE(of("y")[0].first, y - 4096);
