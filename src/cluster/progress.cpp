@@ -120,7 +120,7 @@ std::string verdict_line(const std::string& label, const Record& record) {
     return record.detail.empty() ? line : line + "  " + record.detail;
   }
   if (record.speedup > 0) line += fmt::format("  {:.4g}x [{:.4g}, {:.4g}]", record.speedup, record.speedup_low, record.speedup_high);
-  line += record.emulated ? "  emulated, not scored" : fmt::format("  score {:.3f}", record.score);
+  line += record.emulated ? "  emulated, not scored" : record.variant.starts_with("peer:") ? "  peer, not scored" : fmt::format("  score {:.3f}", record.score);
   return record.note.empty() ? line : line + "  (" + record.note + ")";
 }
 

@@ -60,6 +60,18 @@ TEST(VerdictLine, says_why_something_failed) {
   EXPECT_EQ(verdict_line("t/cpu", record), "wrong   t/cpu  (value)  out[3]: got 1, wanted 2");
 }
 
+TEST(VerdictLine, gives_no_score_to_what_is_not_scored) {
+  Record record;
+  record.verdict = Verdict::passed;
+  record.emulated = true;
+  EXPECT_EQ(verdict_line("t/cuda", record), "passed  t/cuda  emulated, not scored");
+  record.emulated = false;
+  record.variant = "peer:lib";
+  EXPECT_EQ(verdict_line("t/peer:lib", record), "passed  t/peer:lib  peer, not scored");
+  record.variant = "cpu";
+  EXPECT_EQ(verdict_line("t/cpu", record), "passed  t/cpu  score 0.000");
+}
+
 TEST(DurationText, takes_the_unit_that_fits) {
   EXPECT_EQ(duration_text(0.2), "1 s");
   EXPECT_EQ(duration_text(45), "45 s");
