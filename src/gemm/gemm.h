@@ -68,8 +68,8 @@ Finish store_f16(f16* d, std::int64_t d_stride);
 /// (`static thread_local Workspace workspace;` in the variant's function). Not for two calls at a time.
 class Workspace {
  public:
-  /// Never holds more than `limit` bytes, for all threads together. At least 128 KiB; 2 MiB a thread is as fast as it gets, with less the blocks are smaller, below 256 KiB a thread
-  /// fewer threads work.
+  /// Never holds more than `limit` bytes, for all threads together. At least 128 KiB; 2 MiB a thread is as fast as it gets, with less the blocks are smaller,
+  /// below 256 KiB a thread fewer threads work.
   explicit Workspace(std::int64_t limit = std::int64_t{1} << 40);
   ~Workspace();
   Workspace(const Workspace&) = delete;
@@ -84,10 +84,10 @@ class Workspace {
   float* data_ = nullptr;
 };
 
-/// The product sum over terms of a[M, k] @ b[k, N], handed to `finish` tile by tile. M, N, k >= 0; with no k at all the product is zero.
-/// Sums in f32, multiply-adds fused where the instruction set has them; the order of a sum depends on the shape, the thread count and the instruction set. No element of the operands meets one of another
-/// row of a or column of b: NaN and Inf stay in their row and column. Uses omp_get_max_threads() threads (one inside a parallel region). Allocates in `workspace` only,
-/// apart from some hundred bytes.
+/// The product sum over terms of a[M, k] @ b[k, N], handed to `finish` tile by tile. M, N, k >= 0; with no k at all the product is zero. Sums in f32, multiply-adds
+/// fused where the instruction set has them; the order of a sum depends on the shape, the thread count and the instruction set. No element of the operands meets
+/// one of another row of a or column of b: NaN and Inf stay in their row and column. Uses omp_get_max_threads() threads (one inside a parallel region). Allocates
+/// in `workspace` only, apart from some hundred bytes.
 void multiply(std::int64_t M, std::int64_t N, std::span<const Term> terms, const Finish& finish, Workspace& workspace);
 
 }  // namespace faibench::gemm

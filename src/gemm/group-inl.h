@@ -27,7 +27,8 @@ struct Panel {
 class Group {
  public:
   Group() = default;
-  Group(const Problem& p, std::int64_t column, std::int64_t columns, std::int64_t k, std::int64_t n, float* to) : p_(&p), column_(column), columns_(columns), k_(k), n_(n), to_(to) {
+  Group(const Problem& p, std::int64_t column, std::int64_t columns, std::int64_t k, std::int64_t n, float* to)
+      : p_(&p), column_(column), columns_(columns), k_(k), n_(n), to_(to) {
     for_each_piece(p.terms, k, n, [&](const Term& term, std::int64_t first, std::int64_t count, std::int64_t) {
       if (count != n) return;
       whole_ = &term;

@@ -1,20 +1,22 @@
-// Packed panels and a register tile, as in Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008), arranged for threads that never wait for each other.
+// Packed panels and a register tile, as in Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008), arranged for threads that never wait
+// for each other.
 //
-// Idea. The product is cut into items of some 300 rows and 500 columns, at least one a thread, which take them from packing to finishing: what is packed twice is little beside the
-// product, and there is no barrier. An item walks k in blocks of up to 352:
+// Idea. The product is cut into items of some 300 rows and 500 columns, at least one a thread, which take them from packing to finishing: what is packed twice is
+// little beside the product, and there is no barrier. An item walks k in blocks of up to 352:
 //   a's rows          packed as rows, so that no transposition is needed: their pitch is known to the compiler and the tile broadcasts from 14 fixed offsets; they stay in L2
 //   b's columns       packed 96 at a time into panels of 32, a few rows between any two register tiles of the group before, fetched one tile earlier
 //   the tile          14 x 32 sums in 28 registers (AVX2: 6 x 16), 28 fused multiply-adds for 16 loads; rows are shared out evenly, so that 256 are 19 tiles of 13 or 14
 //   unfinished sums   in scratch, tile after tile, up to 0.75 MB an item; the last block of k hands them to the caller's finishing step
 // Up to 40 rows nothing of b is packed (stream-inl.h). k is never padded; columns are, with zeros, but only lanes that nobody keeps see them: Inf*0 stays there.
 //
-// Bound. Multiply-adds. Measured on two Zen 4 cores (peak 118 GFLOP/s each, 1 MB of L2 each, other programs around, best of 40, inputs in 4 KiB pages out of L3), side by side with
-// OpenBLAS 0.3.21, copying C included: 256 x 1024 x 1024 2.56 to 2.75 ms, 83 to 90 % of the peak, 1.2 to 1.3 times its speed; 1000^3 9.5 ms, 1.4 times; 1 x 4096 x 4096 2.1 ms
-// (32 GB/s), 2.1 times; 7 x 11008 x 4096 6.0 ms (30 GB/s), 2.4 times. The tiles alone run at 93 % of the peak; packing a takes 2.5 %, packing b 3 to 4 %, finishing 2.5 %.
+// Bound. Multiply-adds. Measured on two Zen 4 cores (peak 118 GFLOP/s each, 1 MB of L2 each, other programs around, best of 40, inputs in 4 KiB pages out of L3),
+// side by side with OpenBLAS 0.3.21, copying C included: 256 x 1024 x 1024 2.56 to 2.75 ms, 83 to 90 % of the peak, 1.2 to 1.3 times its speed; 1000^3 9.6 ms, 1.2
+// to 1.4 times; 1 x 4096 x 4096 2.1 ms (32 GB/s), 2.1 times; 7 x 11008 x 4096 5.4 to 6.0 ms (30 GB/s), 2.4 to 3 times. The tiles alone run at 93 % of the peak;
+// packing a takes 2.5 %, packing b 3 to 4 %, finishing 2.5 %.
 //
-// Tried and lost at 256 x 1024 x 1024. Packing one panel of 32 columns at a time, from prefetched lines or within the first row block's tile: 2.95 ms, rows of b are a page apart and
-// every visit was a TLB miss (with huge pages under the inputs: 2.5 ms). Groups of 32, 64, 128, 160 and 256 columns: 2.72, 2.70, 2.87, 2.92, 2.94 (more than 96 columns, 4 KiB apart, do
-// not fit the sets of L2 they share). Blocks of k of 192 and 320: 2 to 3 % slower; items of 256 columns: 4 %; of 768: 4 %.
+// Tried and lost at 256 x 1024 x 1024. Packing one panel of 32 columns at a time, from prefetched lines or within the first row block's tile: 2.95 ms, rows of b are
+// a page apart and every visit was a TLB miss (with huge pages under the inputs: 2.5 ms). Groups of 32, 64, 128, 160 and 256 columns: 2.72, 2.70, 2.87, 2.92, 2.94
+// (more than 96 columns, 4 KiB apart, do not fit the sets of L2 they share). Blocks of k of 192 and 320: 2 to 3 % slower; items of 256 columns: 4 %; of 768: 4 %.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "gemm/multiply.cpp"
 #include "hwy/foreach_target.h"
@@ -38,7 +40,9 @@ TileShape shape_of_tile() { return tile_shape; }
 
 /// Rows [row, row + rows) of all terms' a, inner positions [k, k + n), in rows of a_pitch.
 void pack_rows(const Problem& p, std::int64_t row, std::int64_t rows, std::int64_t k, std::int64_t n, float* to) {
-  for_each_piece(p.terms, k, n, [&](const Term& term, std::int64_t first, std::int64_t count, std::int64_t at) { pack_any(term.a, row, rows, first, count, to + at, a_pitch); });
+  for_each_piece(p.terms, k, n, [&](const Term& term, std::int64_t first, std::int64_t count, std::int64_t at) {
+    pack_any(term.a, row, rows, first, count, to + at, a_pitch);
+  });
 }
 
 /// Rows [row, row + count) of where a finishing step's results go, and of what it reads there: both streams of a fetch.

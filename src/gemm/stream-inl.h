@@ -52,11 +52,13 @@ HWY_INLINE void store_row(const V (&row)[NV], float* to) {
 
 /// sums[R, NV*lanes] += a[k, R]^T @ b[k, NV*lanes].
 template <int NV, class T, std::size_t... R>
-HWY_INLINE void stream_tile(std::index_sequence<R...>, const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, std::int64_t b_stride, std::int64_t k, float* HWY_RESTRICT sums, std::int64_t pitch) {
+HWY_INLINE void stream_tile(std::index_sequence<R...>, const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, std::int64_t b_stride, std::int64_t k,
+                            float* HWY_RESTRICT sums, std::int64_t pitch) {
   V sum[sizeof...(R)][NV];
   (load_row<NV>(sum[R], sums + static_cast<std::int64_t>(R) * pitch), ...);
   for (; k > 0; --k, a += sizeof...(R), b += b_stride) {
-    for (std::int64_t line = 0; line < NV * lanes * static_cast<std::int64_t>(sizeof(T)); line += 64) __builtin_prefetch(reinterpret_cast<const char*>(b) + stream_ahead + line, 0, 2);
+    const char* const next = reinterpret_cast<const char*>(b) + stream_ahead;
+    for (std::int64_t line = 0; line < NV * lanes * static_cast<std::int64_t>(sizeof(T)); line += 64) __builtin_prefetch(next + line, 0, 2);
     V row[NV];
     load_row<NV>(row, b);
     (add_row<NV>(sum[R], broadcast(a[R]), row), ...);
@@ -84,7 +86,7 @@ StreamFunction<T> stream_function(std::int64_t rows, std::int64_t vectors) {
   return vectors == 4 ? pick_stream<4, T>(few, rows) : vectors == 2 ? pick_stream<2, T>(all, rows) : pick_stream<1, T>(all, rows);
 }
 
-/// sums[rows, columns] += a[rows, k] @ b[k, columns]; `a` comes as row blocks of `block_rows[i]`, each k-major. b is read where it lies, but for the columns that fill no vector.
+/// sums[rows, columns] += a[rows, k] @ b[k, columns]; `a` comes in row blocks, each k-major. b is read where it lies, but for the columns that fill no vector.
 template <class T>
 void stream_plain(const float* a, std::int64_t rows, const T* b, std::int64_t b_stride, std::int64_t k, std::int64_t columns, float* sums, std::int64_t pitch) {
   const std::int64_t row_blocks = (rows + tile_shape.rows - 1) / tile_shape.rows, most_rows = (rows + row_blocks - 1) / row_blocks;
@@ -132,8 +134,8 @@ HWY_INLINE void add_dots(V (&sum)[dot_columns], V x, const V (&w)[dot_columns]) 
 
 /// sums[r*pitch + c] += a[r, k] . b[c, k] for R rows and 4 columns; k in whole vectors. Fetches what follows b by `ahead` bytes.
 template <class T, std::size_t... R>
-HWY_INLINE void dot_tile(std::index_sequence<R...>, const float* HWY_RESTRICT a, std::int64_t a_stride, const T* HWY_RESTRICT b, std::int64_t b_stride, std::int64_t k, float* HWY_RESTRICT sums,
-                         std::int64_t pitch, std::int64_t ahead) {
+HWY_INLINE void dot_tile(std::index_sequence<R...>, const float* HWY_RESTRICT a, std::int64_t a_stride, const T* HWY_RESTRICT b, std::int64_t b_stride, std::int64_t k,
+                         float* HWY_RESTRICT sums, std::int64_t pitch, std::int64_t ahead) {
   V sum[sizeof...(R)][dot_columns];
   ((sum[R][0] = sum[R][1] = sum[R][2] = sum[R][3] = zero()), ...);
   for (; k > 0; k -= lanes, a += lanes, b += lanes) {
@@ -161,7 +163,8 @@ DotFunction<T> pick_dots(std::index_sequence<R...>, std::int64_t rows) {
 
 /// sums[rows, columns] += a[rows, k] @ b[columns, k]^T. a's rows are a_stride apart, padded with zeros to whole vectors.
 template <class T>
-void stream_transposed(const float* a, std::int64_t a_stride, std::int64_t rows, const T* b, std::int64_t b_stride, std::int64_t k, std::int64_t columns, float* sums, std::int64_t pitch) {
+void stream_transposed(const float* a, std::int64_t a_stride, std::int64_t rows, const T* b, std::int64_t b_stride, std::int64_t k, std::int64_t columns, float* sums,
+                       std::int64_t pitch) {
   constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(dot_rows)>();
   const std::int64_t row_blocks = (rows + dot_rows - 1) / dot_rows, whole = k / lanes * lanes;
   alignas(64) float tail[dot_columns * lanes], nowhere[dot_rows * dot_columns];

@@ -81,9 +81,10 @@ DnnlSgemm onednn() {  // takes its threads from OpenMP
   return sgemm;
 }
 
-void multiply_cblas(CblasSgemm sgemm, std::int64_t M, std::int64_t N, std::int64_t K, float alpha, const Operand& a, const Operand& b, float beta, float* c, std::int64_t c_stride) {
-  sgemm(row_major, a.transposed ? transposed : plain, b.transposed ? transposed : plain, as_int(M), as_int(N), as_int(K), alpha, a.data, as_int(a.stride), b.data, as_int(b.stride), beta, c,
-        as_int(c_stride));
+void multiply_cblas(CblasSgemm sgemm, std::int64_t M, std::int64_t N, std::int64_t K, float alpha, const Operand& a, const Operand& b, float beta, float* c,
+                    std::int64_t c_stride) {
+  sgemm(row_major, a.transposed ? transposed : plain, b.transposed ? transposed : plain, as_int(M), as_int(N), as_int(K), alpha, a.data, as_int(a.stride), b.data,
+        as_int(b.stride), beta, c, as_int(c_stride));
 }
 
 }  // namespace

@@ -169,7 +169,8 @@ std::function<void(TensorMap&)> replace(std::string name, Dtype dtype, Shape sha
 }
 
 void add_rejections(std::vector<Case>& cases) {
-  for (const char* name : {"A", "B", "C", "alpha", "beta"}) cases.push_back(broken(std::string("missing_") + name, "missing_tensor", [name](TensorMap& inputs) { inputs.erase(name); }));
+  for (const char* name : {"A", "B", "C", "alpha", "beta"})
+    cases.push_back(broken(std::string("missing_") + name, "missing_tensor", [name](TensorMap& inputs) { inputs.erase(name); }));
   cases.push_back(broken("missing_c_though_beta_is_0", "missing_tensor: C is always present", [](TensorMap& inputs) {
     set(inputs, "beta", 0);
     inputs.erase("C");
@@ -225,7 +226,10 @@ TensorMap random_inputs(Random& random) {
   for (const char* name : {"alpha", "beta"}) set(inputs, name, random.chance(0.7) ? scales[random.below(6)] : static_cast<float>(random.uniform(-3, 3)));
   const float special[] = {inf, -inf, nan};
   for (const char* name : {"A", "B", "C"})
-    if (auto values = inputs.at(name).flat<float>(); !values.empty() && random.chance(0.2)) values[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(values.size())))] = special[random.below(3)];
+    if (auto values = inputs.at(name).flat<float>(); !values.empty() && random.chance(0.2)) {
+      const auto at = static_cast<std::size_t>(random.below(static_cast<std::int64_t>(values.size())));
+      values[at] = special[random.below(3)];
+    }
   return inputs;
 }
 

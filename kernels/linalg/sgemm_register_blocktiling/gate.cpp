@@ -20,7 +20,8 @@ void multiply_block(const double* const* a, const double* b, std::int64_t K, dou
   for (std::int64_t k = 0; k < K; ++k) {
     const Eight* row = reinterpret_cast<const Eight*>(b + k * panel);
     const Eight left = row[0], right = row[1];
-    const Eight left_size = reinterpret_cast<Eight>(reinterpret_cast<EightBits>(left) & all_but_sign), right_size = reinterpret_cast<Eight>(reinterpret_cast<EightBits>(right) & all_but_sign);
+    const Eight left_size = reinterpret_cast<Eight>(reinterpret_cast<EightBits>(left) & all_but_sign);
+    const Eight right_size = reinterpret_cast<Eight>(reinterpret_cast<EightBits>(right) & all_but_sign);
     for (std::int64_t i = 0; i < block; ++i) {
       const double factor = a[i][k], factor_size = std::fabs(factor);
       value[i][0] += left * factor;
@@ -114,7 +115,8 @@ GateResult check_product(const GateCall& call) {
   const TensorRef &got = call.outputs.at("D"), &addend = call.inputs.at("C");
   if (const GateResult bad = same_form("D", got, addend)) return bad;
   const float alpha = call.inputs.at("alpha").scalar<float>(), beta = call.inputs.at("beta").scalar<float>();
-  Call c{call.inputs.at("A").view<const float, 2>(), call.inputs.at("B").view<const float, 2>(), addend.view<const float, 2>(), got.view<const float, 2>(), alpha, beta, false, beta != 0, {}, {}};
+  const auto A = call.inputs.at("A").view<const float, 2>(), B = call.inputs.at("B").view<const float, 2>();
+  Call c{A, B, addend.view<const float, 2>(), got.view<const float, 2>(), alpha, beta, false, beta != 0, {}, {}};
   c.product = alpha != 0 && c.A.extent(1) > 0;
   if (c.product) {
     c.rows.resize(static_cast<std::size_t>(c.A.extent(0)));
