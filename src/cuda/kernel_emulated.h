@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 
 #include "cuda/stream.h"
 #include "emulator/device.h"
@@ -176,18 +177,47 @@ FAIBENCH_EMULATOR_CODE inline void load_matrix_x4_transposed(std::uint32_t (&r)[
   for (unsigned matrix = 0; matrix < 4; ++matrix) r[matrix] = two_halves(rows[8 * matrix + first][lane / 4], rows[8 * matrix + first + 1][lane / 4]);
 }
 
+/// Registers of one lane.
 struct Fragments {
-  std::array<std::uint32_t, 4> a;
-  std::array<std::uint32_t, 2> b;
+  std::uint32_t a[4], b[2];
 };
-/// Every lane's a and b; d[row][column] += a[row][k] * b[k][column], k ascending, in f32. `a_at(row, k)` and `b_at(k, column)` find an element among the lanes' registers.
-template <int K, class A, class B>
-FAIBENCH_EMULATOR_CODE void multiply(float (&d)[4], A a_at, B b_at) {
+
+// What the products call carries the attribute itself: a lambda would not have its function's, and be instrumented.
+#define FAIBENCH_UNINSTRUMENTED __attribute__((no_sanitize("thread", "bounds")))
+
+/// 16-bit elements: where k of a row of A, or of a column of B, lies among the lanes' registers.
+template <class T>
+struct HalfFragments {
+  static constexpr unsigned depth = 16;
+  FAIBENCH_UNINSTRUMENTED static float value(std::uint32_t two, unsigned k) {
+    const auto bits = static_cast<std::uint16_t>(two >> (k % 2 * 16));
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
+    else return static_cast<float>(__builtin_bit_cast(T, bits));
+  }
+  FAIBENCH_UNINSTRUMENTED static float a(const Fragments* lanes, unsigned row, unsigned k) { return value(lanes[row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2], k); }
+  FAIBENCH_UNINSTRUMENTED static float b(const Fragments* lanes, unsigned k, unsigned column) { return value(lanes[column * 4 + k % 8 / 2].b[k / 8], k); }
+};
+/// tf32: the lower 13 bits do not count.
+struct Tf32Fragments {
+  static constexpr unsigned depth = 8;
+  FAIBENCH_UNINSTRUMENTED static float value(std::uint32_t bits) { return __builtin_bit_cast(float, bits & 0xffffe000u); }
+  FAIBENCH_UNINSTRUMENTED static float a(const Fragments* lanes, unsigned row, unsigned k) { return value(lanes[row % 8 * 4 + k % 4].a[row / 8 + k / 4 * 2]); }
+  FAIBENCH_UNINSTRUMENTED static float b(const Fragments* lanes, unsigned k, unsigned column) { return value(lanes[column * 4 + k % 4].b[k / 4]); }
+};
+
+/// d[row][column] += a[row][k] * b[k][column], k ascending, in f32: this lane's two rows and two columns.
+template <class Of>
+FAIBENCH_EMULATOR_CODE void multiply(float (&d)[4], const Fragments* lanes) {
   const unsigned group = emulator::lane() / 4, pair = emulator::lane() % 4;
+  float a[2][Of::depth], b[2][Of::depth];
+  for (unsigned i = 0; i < 2; ++i)
+    for (unsigned k = 0; k < Of::depth; ++k) {
+      a[i][k] = Of::a(lanes, group + 8 * i, k);
+      b[i][k] = Of::b(lanes, k, 2 * pair + i);
+    }
   for (unsigned i = 0; i < 4; ++i) {
-    const unsigned row = group + i / 2 * 8, column = pair * 2 + i % 2;
     float sum = 0;
-    for (unsigned k = 0; k < K; ++k) sum += a_at(row, k) * b_at(k, column);
+    for (unsigned k = 0; k < Of::depth; ++k) sum += a[i / 2][k] * b[i % 2][k];
     d[i] += sum;
   }
 }
@@ -195,18 +225,11 @@ FAIBENCH_EMULATOR_CODE void multiply(float (&d)[4], A a_at, B b_at) {
 template <class T>
 FAIBENCH_EMULATOR_CODE void multiply_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], unsigned line = __builtin_LINE()) {
   const auto all = of_all_lanes(~0u, Fragments{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}}, "mma.m16n8k16", line);
-  const auto half = [](std::uint32_t two, unsigned k) {
-    const auto bits = static_cast<std::uint16_t>(two >> (k % 2 * 16));
-    return static_cast<float>(std::bit_cast<T>(bits));
-  };
-  multiply<16>(
-      d, [&](unsigned row, unsigned k) { return half(all[row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2], k); }, [&](unsigned k, unsigned column) { return half(all[column * 4 + k % 8 / 2].b[k / 8], k); });
+  multiply<HalfFragments<T>>(d, all.data());
 }
 FAIBENCH_EMULATOR_CODE inline void multiply_16x8x8(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], unsigned line = __builtin_LINE()) {
   const auto all = of_all_lanes(~0u, Fragments{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}}, "mma.m16n8k8", line);
-  const auto value = [](std::uint32_t bits) { return std::bit_cast<float>(bits & 0xffffe000u); };  // tf32: the lower 13 bits do not count
-  multiply<8>(
-      d, [&](unsigned row, unsigned k) { return value(all[row % 8 * 4 + k % 4].a[row / 8 + k / 4 * 2]); }, [&](unsigned k, unsigned column) { return value(all[column * 4 + k % 4].b[k / 4]); });
+  multiply<Tf32Fragments>(d, all.data());
 }
 
 }  // namespace faibench::cuda

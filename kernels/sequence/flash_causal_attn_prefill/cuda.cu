@@ -327,21 +327,19 @@ __device__ void copy_rows(uint4* tile, const T* from, Size stride, Size there, i
 /// Sums in the accumulator layout of a 16x8 product: row lane / 4 (0, 1) or 8 more (2, 3), columns 2 * (lane % 4) and the next.
 using Sums = float[4];
 
-/// The operands of one product, or, of f32, what is left beyond tf32 too.
+/// Operand of one product; of f32 as the sum of two tf32 numbers.
 template <class T, int registers>
 struct Operand {
   std::uint32_t of[registers];
+  __device__ __forceinline__ void set(int r, std::uint32_t bits) { of[r] = bits; }
 };
 template <int registers>
 struct Operand<float, registers> {
   std::uint32_t of[registers], rest[registers];
-  __device__ __forceinline__ void split() {
-#pragma unroll
-    for (int r = 0; r < registers; ++r) {
-      const float whole = __uint_as_float(of[r]);
-      of[r] &= 0xffffe000u;
-      rest[r] = __float_as_uint(whole - __uint_as_float(of[r]));
-    }
+  __device__ __forceinline__ void set(int r, std::uint32_t bits) {
+    const std::uint32_t leading = bits & 0xffffe000u;
+    of[r] = leading;
+    rest[r] = __float_as_uint(__uint_as_float(bits) - __uint_as_float(leading));
   }
 };
 
@@ -362,9 +360,8 @@ template <class T>
 __device__ __forceinline__ void two_operands(Operand<T, 2> (&b)[2], const std::uint32_t (&r)[4]) {
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
-    b[n].of[0] = r[2 * n];
-    b[n].of[1] = r[2 * n + 1];
-    if constexpr (std::is_same_v<T, float>) b[n].split();
+    b[n].set(0, r[2 * n]);
+    b[n].set(1, r[2 * n + 1]);
   }
 }
 
@@ -395,8 +392,10 @@ __device__ __forceinline__ void score(Sums (&s)[Tile<T, width>::fragments][Tile<
     Operand<T, 4> a[S::fragments];
 #pragma unroll
     for (int f = 0; f < S::fragments; ++f) {
-      faibench::cuda::load_matrix_x4(a[f].of, &q_tile[(q_row + 16 * f) * S::chunks + S::column(chunk, q_swizzle)]);
-      if constexpr (std::is_same_v<T, float>) a[f].split();
+      std::uint32_t r[4];
+      faibench::cuda::load_matrix_x4(r, &q_tile[(q_row + 16 * f) * S::chunks + S::column(chunk, q_swizzle)]);
+#pragma unroll
+      for (int n = 0; n < 4; ++n) a[f].set(n, r[n]);
     }
 #pragma unroll
     for (int n = 0; n < S::keys / 8; n += 2) {
@@ -427,18 +426,16 @@ __device__ __forceinline__ void add_values(Sums (&out)[Tile<T, width>::fragments
       Operand<T, 4> a[S::fragments];
 #pragma unroll
       for (int f = 0; f < S::fragments; ++f) {
-        a[f].of[0] = __float_as_uint(p[f][k][0]);
-        a[f].of[1] = __float_as_uint(p[f][k][2]);
-        a[f].of[2] = __float_as_uint(p[f][k][1]);
-        a[f].of[3] = __float_as_uint(p[f][k][3]);
-        a[f].split();
+        a[f].set(0, __float_as_uint(p[f][k][0]));
+        a[f].set(1, __float_as_uint(p[f][k][2]));
+        a[f].set(2, __float_as_uint(p[f][k][1]));
+        a[f].set(3, __float_as_uint(p[f][k][3]));
       }
 #pragma unroll
       for (int n = 0; n < width / 8; ++n) {
         Operand<T, 2> b;
-        b.of[0] = values[((v_row + 8 * k) * S::chunks + S::column(2 * n, v_swizzle)) * 4];
-        b.of[1] = values[((v_row + 8 * k + 1) * S::chunks + S::column(2 * n, v_swizzle ^ 1)) * 4];
-        b.split();
+        b.set(0, values[((v_row + 8 * k) * S::chunks + S::column(2 * n, v_swizzle)) * 4]);
+        b.set(1, values[((v_row + 8 * k + 1) * S::chunks + S::column(2 * n, v_swizzle ^ 1)) * 4]);
 #pragma unroll
         for (int f = 0; f < S::fragments; ++f) multiply<T>(out[f][n], a[f], b);
       }
@@ -530,8 +527,9 @@ __global__ void __launch_bounds__(Tile<T, width>::threads, 2) attend(Problem<T> 
         for (int n = 0; n < S::keys / 8; ++n)
 #pragma unroll
           for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            s[f][n][e] = 8 * n + lane % 4 * 2 + e % 2 >= visible ? minus_infinity : sign * s[f][n][e];
-            largest = fmaxf(largest, s[f][n][e]);
+            const float score = 8 * n + lane % 4 * 2 + e % 2 >= visible ? minus_infinity : sign * s[f][n][e];
+            largest = fmaxf(largest, score);
+            s[f][n][e] = score;
           }
         largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
         largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
@@ -539,15 +537,17 @@ __global__ void __launch_bounds__(Tile<T, width>::threads, 2) attend(Problem<T> 
         const float factor = of.largest == minus_infinity ? 0 : exponential(of.largest * problem.scale - m);
         moved = moved || largest != of.largest;
         of.largest = largest;
-        of.sum *= factor;
         factors[f][half] = factor;
+        float sum = of.sum * factor;
 #pragma unroll
         for (int n = 0; n < S::keys / 8; ++n)
 #pragma unroll
           for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            s[f][n][e] = exponential(fmaf(s[f][n][e], problem.scale, -m));
-            of.sum += s[f][n][e];
+            const float weight = exponential(fmaf(s[f][n][e], problem.scale, -m));
+            sum += weight;
+            s[f][n][e] = weight;
           }
+        of.sum = sum;
       }
     if (__any_sync(~0u, moved)) {
 #pragma unroll
