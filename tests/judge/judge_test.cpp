@@ -121,6 +121,23 @@ TEST(JudgeTimes, flags_blocks_below_half_the_floor) {
   EXPECT_EQ(m.impossible_blocks, 0);
 }
 
+TEST(JudgeTimes, calls_nothing_impossible_that_another_number_format_could_do) {
+  Measurement m;
+  m.block_floors = {{0, 1e6}};
+  m.floor = m.block_floors[0];
+  Sample sample;
+  sample.seconds = 0.2;
+  m.samples.push_back(sample);
+  MachinePeaks peaks;
+  peaks.operations_per_second = 1e6;  // in the task's format the floor is one second
+  judge_times(m, peaks);
+  EXPECT_EQ(m.impossible_blocks, 1);
+  peaks.most_operations_per_second = 8e6;
+  judge_times(m, peaks);
+  EXPECT_EQ(m.impossible_blocks, 0);
+  EXPECT_DOUBLE_EQ(m.floor_seconds, 1);
+}
+
 TEST(Judge, forbids_a_variant_that_is_faster_than_its_data_can_move) {
   Record record;
   record.blocks = 4;
