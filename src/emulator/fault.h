@@ -8,7 +8,7 @@ namespace faibench::emulator {
 struct Index { unsigned x = 0, y = 0, z = 0; };
 
 struct Fault {
-  enum class Kind { out_of_bounds, misaligned, write_to_input, never_written, race, divergent_barrier, divergent_warp, bad_launch, unordered, unfinished, bad_stream };
+  enum class Kind { out_of_bounds, misaligned, write_to_input, never_written, race, divergent_barrier, divergent_warp, bad_launch, unordered, unfinished, bad_stream, host_access };
   Kind kind;
   std::string kernel;
   Index block, thread;

@@ -87,6 +87,7 @@ struct Device {
   unsigned running = 0, started = 0;
   std::vector<unsigned> free_stacks;
   bool inside = false;  // of a kernel's thread
+  bool host_watched = false;
 
   Thread& now() { return threads[running]; }
 };
@@ -303,9 +304,19 @@ void fail(Fault::Kind kind, std::uintptr_t address, const char* what) {
   for (;;) give_way();  // never resumed
 }
 
+// On a GPU it would be a segmentation fault, or worse, none.
+void on_host_access(const Access& access) {
+  if (!device.host_watched || device.fault) return;
+  const auto* range = device.lent.find(access.address, access.bytes);
+  if (range && !range->page_locked)
+    raise({Fault::Kind::host_access, "", {}, {}, access.address, name_of(Fault::Kind::host_access) + ": host code " + (access.writes ? "writes to" : "reads") + " '" + range->name + "'"});
+}
+
+void watch_host(bool on) { device.host_watched = on; }
+
 void on_access(const Access& access) {
   const auto [address, bytes, writes, atomic, aligned] = access;
-  if (!device.inside) return;
+  if (!device.inside) return on_host_access(access);
   device.inside = false;  // what follows is the emulator's
   struct Back { ~Back() { device.inside = true; } } back;
   const auto within = [&, address = address, bytes = bytes](std::uintptr_t first, std::size_t size) { return address - first < size && bytes <= size - (address - first); };

@@ -20,6 +20,7 @@ std::string name_of(Fault::Kind kind) {
     case Fault::Kind::unordered: return "unordered access to device memory";
     case Fault::Kind::unfinished: return "unfinished work";
     case Fault::Kind::bad_stream: return "bad stream";
+    case Fault::Kind::host_access: return "access of the host to device memory";
   }
   return "";
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cuda/stream.h"
+#include "emulator/access.h"
 #include "emulator/device.h"
 #include "emulator/faults.h"
 #include "tensor/error.h"
@@ -296,11 +297,13 @@ std::optional<Fault> run_call(const std::function<void()>& call) {
   const cudaStream_t before = cuda::current_stream();
   cuda::set_current_stream(static_cast<cudaStream_t>(const_cast<void*>(own)));
   std::exception_ptr thrown;
+  watch_host(true);
   try {
     call();
   } catch (...) {
     thrown = std::current_exception();
   }
+  watch_host(false);
   cuda::set_current_stream(before);
   const std::vector<QueuePointer> all = streams().queues;  // those that live now, and stay while they are emptied
   if (!thrown) {

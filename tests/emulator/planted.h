@@ -7,6 +7,9 @@ namespace faibench::planted {
 /// y[i] = x[i] + 1 for i < n, and what goes wrong on the way.
 enum class Bug { none, past_the_end, before_the_start, writes_input, misaligned };
 void add_one(const float* x, float* y, int n, Bug bug);
+/// The same of one number, by a host that takes device memory for its own.
+void add_one_on_the_host(const float* x, float* y);
+float read_on_the_host(const float* x);
 
 /// y = x with each block of 64 reversed, through shared memory.
 enum class SharedBug { none, no_barrier, no_second_barrier, half_written, past_the_array, past_dynamic_memory };

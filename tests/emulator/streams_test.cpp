@@ -60,6 +60,13 @@ class Streams : public testing::Test {
 
 // ---- what is right
 
+TEST_F(Streams, are_the_only_way_of_the_host_to_device_memory) {
+  expect_fault(Kind::host_access, HasSubstr("host code reads 'device'"), [&] { planted::read_on_the_host(x.data()); });
+  expect_fault(Kind::host_access, HasSubstr("host code writes to 'device'"), [&] { planted::add_one_on_the_host(source.data(), y.data()); });
+  expect_none([&] { planted::add_one_on_the_host(source.data(), result.data()); });  // its own memory, page-locked
+  EXPECT_EQ(planted::read_on_the_host(x.data()), 1) << "outside a call it is nobody's";
+}
+
 TEST_F(Streams, run_copies_and_kernels_in_order) {
   expect_none([&] {
     copy(x.data(), source.data(), bytes, current_stream());
