@@ -4,11 +4,14 @@
 #include <signal.h>
 #include <sys/mount.h>
 
+#include <algorithm>
 #include <map>
 #include <thread>
 
 #include "cli/program.h"
 #include "results/run_file.h"
+#include "task/catalog.h"
+#include "task/task.h"
 
 namespace faibench::testing_support {
 namespace {
@@ -198,9 +201,12 @@ TEST(Run, says_that_a_gpu_was_asked_for_where_there_is_none) {
 
 TEST(Run, fails_for_what_was_asked_for_and_did_not_run) {
   const Scratch scratch;
-  const Outcome outcome = run_command(under_mpirun(1, quick_with({"--gate-only", "--tasks", "grpo_rloo_advantage", "--tasks", "sgemm_register_blocktiling", "--out", scratch.file("run.h5")})));
+  const auto& entries = embedded_catalog().entries;
+  const auto unwritten = std::ranges::find_if(entries, [](const CatalogEntry& entry) { return !find_task(entry.name); });
+  if (unwritten == entries.end()) GTEST_SKIP() << "every task of the catalog is implemented";
+  const Outcome outcome = run_command(under_mpirun(1, quick_with({"--gate-only", "--tasks", "grpo_rloo_advantage", "--tasks", unwritten->name, "--out", scratch.file("run.h5")})));
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_THAT(outcome.out, HasSubstr("sgemm_register_blocktiling"));
+  EXPECT_THAT(outcome.out, HasSubstr(unwritten->name));
 }
 
 TEST(Run, prints_plan_and_cases_without_running) {
