@@ -197,7 +197,7 @@ Task make() {
   task.metric.text = "quality: largest load of the baseline / of the solution, geometric mean over the instances";
   task.metric.counts_time = false;
   task.metric.objective = most_loaded;
-  task.metric.seconds_allowed = 1;
+  task.gate.time_limits = {{"standard", 1, 2}};
   task.floor = [](const TensorRefMap& inputs) {
     const double n = static_cast<double>(inputs.at("sizes").size()), P = inputs.at("chunks").scalar<std::int32_t>();
     return Floor{12 * n + 8 * P, n};

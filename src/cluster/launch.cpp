@@ -28,7 +28,7 @@ MpiSession::MpiSession() {
 }
 
 MpiSession::~MpiSession() {
-  const Deadline deadline(finalize_seconds, [code = exit_code_] { _exit(code == 0 ? 3 : code); });
+  const Deadline deadline(finalize_seconds, [code = exit_code_] { _exit(code); });
   MPI_Finalize();
 }
 

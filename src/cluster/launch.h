@@ -15,7 +15,7 @@ namespace faibench {
 class MpiSession {
  public:
   MpiSession();
-  /// Finalizes; a rank that cannot (others are gone) leaves the process with the exit code after ten seconds.
+  /// Finalizes; a rank that cannot (others are gone) leaves the process with the exit code after ten seconds: what was agreed on last, so that a run that is whole stays so.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
@@ -41,7 +41,7 @@ class MpiSession {
   [[noreturn]] static void abandon(const std::string& line, int exit_code);
 
  private:
-  int rank_ = 0, size_ = 1, exit_code_ = 0;
+  int rank_ = 0, size_ = 1, exit_code_ = 3;  // until all agreed on another
 };
 
 /// What launchers say of themselves in the environment, through `get` (std::getenv in the product).

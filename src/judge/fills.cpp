@@ -1,5 +1,7 @@
 #include "judge/fills.h"
 
+#include <algorithm>
+
 namespace faibench {
 namespace {
 
@@ -19,6 +21,24 @@ TensorMap copies(const TensorRefMap& tensors) {
 }
 
 Failure rejected_fill(const Rejection& rejection) { return {Verdict::wrong, "rejected", "workload input rejected with " + rejection.code + " (" + rejection.message + ")", ""}; }
+
+struct Timed {
+  std::optional<Failure> failure;
+  double seconds = 0;  // of the slowest call
+};
+Timed time_calls(CallSite& site, const Task& task, const Workload& workload, int threads, const JudgeJob& job, std::uint64_t attempt, Candidate& candidate, bool candidate_is_baseline) {
+  Timed timed;
+  for (std::size_t part = 0; part < workload.parts.size() && !timed.failure; ++part) {
+    Random random = Random(task.name, workload.name + " time limit", job.seed, attempt).stream(part);
+    const TensorMap inputs = workload.parts[part](random);
+    const CallSite::Result result = site.call(candidate, refs(inputs), threads);
+    if (result.failure || result.rejected) return {result.failure ? *result.failure : rejected_fill(*result.rejected), 0};
+    timed.seconds = std::max(timed.seconds, result.seconds);
+    const TensorMap outputs = copies(result.outputs), expected = task.gate.needs_expected ? expected_outputs(task, refs(inputs)) : TensorMap();
+    timed.failure = site.gate_outputs(candidate, refs(inputs), refs(outputs), refs(expected), candidate_is_baseline);
+  }
+  return timed;
+}
 
 // At a workload's full size the reference may take minutes: as in a timed block, the baseline's answer stands for the right one where the gate takes it.
 std::optional<Failure> gate_beside_baseline(CallSite& site, const Task& task, const TensorMap& inputs, Candidate& baseline, Candidate& candidate, bool candidate_is_baseline,
@@ -46,6 +66,28 @@ FillFinding gate_other_fills(CallSite& site, const Task& task, const Workload& w
     finding.where = name_of_fill(workload, fill);
     ++finding.calls;
     finding.failure = gate_beside_baseline(site, task, make_fill(task, workload, job, fill), baseline, candidate, candidate_is_baseline, finding.where);
+  }
+  return finding;
+}
+
+FillFinding gate_time_limits(CallSite& site, const Task& task, const JudgeJob& job, Candidate& candidate, bool candidate_is_baseline) {
+  constexpr std::uint64_t attempts = 2;
+  FillFinding finding;
+  for (const TimeLimit& limit : task.gate.time_limits) {
+    const Workload* workload = task.find_workload(limit.workload);
+    if (!workload) throw Error(Error::Kind::internal, task.name + ": a time limit for workload " + limit.workload + ", which it has not");
+    finding.where = "workload " + limit.workload + " on " + std::to_string(limit.threads) + (limit.threads == 1 ? " thread" : " threads");
+    double seconds = 0;
+    for (std::uint64_t attempt = 0; attempt < attempts; ++attempt) {
+      ++finding.calls;
+      const Timed timed = time_calls(site, task, *workload, limit.threads, job, attempt, candidate, candidate_is_baseline);
+      finding.failure = timed.failure;
+      seconds = timed.seconds;
+      if (finding.failure || seconds <= limit.seconds) break;
+    }
+    if (!finding.failure && seconds > limit.seconds)
+      finding.failure = Failure{Verdict::wrong, "too slow", "a call took " + std::to_string(seconds) + " s, the contract allows " + std::to_string(limit.seconds) + " s", ""};
+    if (finding.failure) return finding;
   }
   return finding;
 }

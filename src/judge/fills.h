@@ -19,6 +19,10 @@ struct FillFinding {
 /// gated too: throws Error(internal) when it fails.
 FillFinding gate_other_fills(CallSite& site, const Task& task, const Workload& workload, const JudgeJob& job, Candidate& baseline, Candidate& candidate, bool candidate_is_baseline);
 
+/// Gate::time_limits: each workload once through the candidate, its answers gated. One that has a call that takes too long is tried once more, with other inputs: the machine may have
+/// been held up.
+FillFinding gate_time_limits(CallSite& site, const Task& task, const JudgeJob& job, Candidate& candidate, bool candidate_is_baseline);
+
 /// The timed inputs of a first block and every other fill, each once through the candidate alone, against the task's own expected outputs. For small sizes.
 FillFinding gate_workload(CallSite& site, const Task& task, const Workload& workload, const JudgeJob& job, Candidate& candidate);
 

@@ -234,8 +234,10 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
             progress("measuring the GPU");
             timed.peaks = peaks_of(*gpu, *task, candidate, job.peaks);
           }
+          progress("time limits");
+          const bool in_time = take(record, gate_time_limits(site, *task, timed, candidate, is_baseline));
           progress("other fills");
-          if (take(record, gate_other_fills(site, *task, *workload, timed, baseline, candidate, is_baseline))) {
+          if (in_time && take(record, gate_other_fills(site, *task, *workload, timed, baseline, candidate, is_baseline))) {
             StopRule rule;
             rule.budget_seconds = job.budget_seconds;
             if (!record.performance) rule.budget_seconds /= 4;  // reported, not scored

@@ -316,6 +316,7 @@ int study_on(const StudyOptions& options, MpiSession& session) {
   }
   word = session.conclude(word, error);
   if (word != 0) return word;
+  session.set_exit_code(3);  // of a rank that gets no further
   const std::string stamps = session.text_from_first(files ? make_stamp_folder(*files) : "");
   watchdog.publish(stamps);
   const int stopped = Course(options, session, watchdog, files.get(), std::move(batches)).run();

@@ -40,6 +40,13 @@ struct Probe {
   int threads = 0;  ///< 0: as many as the call itself
 };
 
+/// Calls whose time the gate bounds: each on an input set of the workload.
+struct TimeLimit {
+  std::string workload;
+  double seconds = 0;
+  int threads = 1;
+};
+
 struct Gate {
   std::string text;                                                        ///< as the contract words it
   std::function<GateResult(const GateCall&)> check;
@@ -48,6 +55,7 @@ struct Gate {
   /// False for a property gate that reads no expected output: the runner then computes none.
   bool needs_expected = true;
   std::function<std::vector<Probe>(const TensorRefMap& inputs)> probes = {};
+  std::vector<TimeLimit> time_limits = {};  ///< each tried before the timed blocks; a candidate that is slower fails
 };
 
 /// Every element of every expected output equal, bit for bit (floats too).

@@ -45,7 +45,7 @@ struct Variant {
   std::string idea;  ///< one line: what makes it fast
   Kernel decoder = {};  ///< for tasks with a Stream: its receiver; empty: Stream::decoder
   bool on_device = false;  ///< runs on a GPU, or emulated; its kernel is bound in the task's device.cpp (device_variants.h), `kernel` is empty
-  std::vector<std::string> on_host = {};  ///< of a device variant: inputs that lie in page-locked host memory besides scalars; all other tensors are in device memory
+  std::vector<std::string> on_host = {};  ///< of a device variant: inputs that lie in page-locked host memory besides scalar ones; all other tensors are in device memory
 };
 
 /// A variant on a GPU: "cuda_baseline", "cuda", "peer:cublas". The task's device.cpp binds its kernel.
@@ -66,8 +66,6 @@ struct Metric {
   /// Lower is better; recomputed by the judge from the output alone. Empty: time only.
   std::function<double(const TensorRefMap& inputs, const TensorRefMap& outputs)> objective = {};
   double exponent = 1;
-  /// Of one call of a candidate; a slower one fails the gate. 0: no such limit.
-  double seconds_allowed = 0;
 };
 
 /// The form of a task in which every rank holds a shard: runs in the ranks themselves.

@@ -68,6 +68,46 @@ TEST_F(OtherFills, ask_the_baseline_too_where_its_answer_is_not_taken_for_the_ri
   EXPECT_EQ(gated, 3);  // both answers to the first fill, the baseline's to the second
 }
 
+// Time limits: a workload that is slower on one thread than the gate allows, whatever its answer.
+class TimeLimits : public OtherFills {
+ protected:
+  TimeLimits() {
+    task.workloads.push_back({"long", "", {filled_with(3, 2000, 1500), filled_with(4, 5, 5)}, 0.001, {}});
+    gated = 0;
+  }
+};
+
+TEST_F(TimeLimits, hold_for_a_call_that_is_in_time_and_right) {
+  task.gate.time_limits = {{"long", 100}};
+  const FillFinding finding = gate_time_limits(site, task, job, candidate, false);
+  EXPECT_FALSE(finding.failure) << finding.failure->detail;
+  EXPECT_EQ(finding.calls, 1);
+  EXPECT_EQ(gated, 2) << "both input sets";
+}
+
+TEST_F(TimeLimits, refuse_what_is_too_slow_twice) {
+  task.gate.time_limits = {{"long", 1e-7}};
+  const FillFinding finding = gate_time_limits(site, task, job, candidate, false);
+  ASSERT_TRUE(finding.failure);
+  EXPECT_EQ(finding.failure->verdict, Verdict::wrong);
+  EXPECT_EQ(finding.failure->reason, "too slow");
+  EXPECT_EQ(finding.where, "workload long on 1 thread");
+  EXPECT_EQ(finding.calls, 2);
+}
+
+TEST_F(TimeLimits, refuse_a_wrong_answer_that_is_in_time) {
+  task.workloads.back().parts.push_back(filled_with(7, 2, 2));
+  task.gate.time_limits = {{"long", 100}};
+  const FillFinding finding = gate_time_limits(site, task, job, candidate, false);
+  ASSERT_TRUE(finding.failure);
+  EXPECT_EQ(finding.failure->detail, "y[0, 0]: got 7, wanted 8");
+}
+
+TEST_F(TimeLimits, name_a_workload_that_the_task_has_not) {
+  task.gate.time_limits = {{"longest", 1}};
+  EXPECT_THROW(gate_time_limits(site, task, job, candidate, false), Error);
+}
+
 TEST_F(OtherFills, are_fresh_for_every_seed_and_alike_for_one) {
   std::vector<std::uint32_t> seen;
   workload.also_gated = {[&](Random& random) {

@@ -163,7 +163,9 @@ TEST(Cpu, plans_well_within_the_time_allowed_on_one_core) {
     EXPECT_FALSE(judge(inputs, plans).has_value()) << name;
   }
   omp_set_num_threads(before);
-  EXPECT_EQ(task().metric.seconds_allowed, 2) << "1 ms for each of 2000 tasks";
+  ASSERT_EQ(task().gate.time_limits.size(), 2u);
+  EXPECT_EQ(task().gate.time_limits[0].seconds, 2) << "1 ms for each of 2000 tasks";
+  EXPECT_EQ(task().gate.time_limits[1].seconds, 5);
 }
 
 TEST(Metric, is_the_geometric_mean_of_the_traffic) {

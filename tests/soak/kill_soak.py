@@ -63,9 +63,9 @@ def processes(mark):
         elif program == "faibench-worker":
             role = arguments[1].decode(errors="replace") if len(arguments) > 1 else "worker"
         found.append((int(entry), role))
-    # A rank's child is still called like it until it becomes a judge, and a reader of files stays so: what happens to it is no rank's death.
-    ranks = {pid for pid, role in found if role in ("coordinator", "rank")}
-    return [(pid, "child of a rank" if pid in ranks and parent_of(pid) in ranks else role) for pid, role in found]
+    # A rank's child is called like it until it becomes a judge, a judge's until it becomes a candidate, and a reader of files stays so: what happens to it is no rank's and no judge's death.
+    parents = {pid for pid, role in found if role in ("coordinator", "rank", "judge")}
+    return [(pid, "child of a " + role if pid in parents and parent_of(pid) in parents and role == dict(found)[parent_of(pid)] else role) for pid, role in found]
 
 
 def journal_records(path):
