@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "collectives/gather_outputs.h"
+#include "collectives/rank_form.h"
 #include "communicator/mpi_communicator.h"
 #include "kernels/training/fused_global_grad_clip/ranks.h"
 #include "schedule/traffic.h"
@@ -17,67 +17,12 @@ using testing_support::gather_outputs;
 
 const MultiRank& form() { return *find_task("fused_global_grad_clip")->multi_rank; }
 
-struct Result {
-  Rejected rejected;
-  TensorMap outputs;
-  bool untouched = false;
-};
-Result run(Communicator& communicator, const TensorMap& shard, const MultiRank::RankVariant& variant) {
-  const TensorRefMap inputs = refs(shard);
-  Result result{{}, allocate_outputs(form().contract, inputs)};
-  for (auto& [name, tensor] : result.outputs)
-    if (tensor.bytes() > 0) std::memset(tensor.data(), 0xCB, static_cast<std::size_t>(tensor.bytes()));
-  TensorRefMap outputs = refs(result.outputs);
-  MultiRank::Call call{communicator, Arguments{inputs, outputs, {}}};
-  result.rejected = variant.run(call);
-  result.untouched = true;
-  for (const auto& [name, tensor] : result.outputs)
-    for (std::int64_t i = 0; i < tensor.bytes(); ++i) result.untouched &= tensor.data()[i] == std::byte{0xCB};
-  return result;
-}
+using testing_support::expect_right;
+using testing_support::RankResult;
 
-void expect_right(Communicator& communicator, const TensorMap& whole, const Result& result) {
-  EXPECT_FALSE(result.rejected) << result.rejected->message;
-  const GateResult bad = form().gate(refs(whole), gather_outputs(communicator, result.outputs));
-  EXPECT_FALSE(bad) << to_string(*bad);
-}
+RankResult run(Communicator& communicator, const TensorMap& shard, const MultiRank::RankVariant& variant) { return testing_support::run_on_ranks(form(), communicator, shard, variant); }
 
-/// Whether the runner finds fault with the shard of any rank: then nobody runs.
-bool found_by_the_runner(Communicator& communicator, const TensorMap& shard) {
-  Dims dims;
-  std::int64_t found = form().contract.check_general(refs(shard), dims) || form().contract.check_rules(refs(shard), CheckedBy::runner);
-  communicator.all_reduce(&found, &found, 1, Dtype::i64, Reduce::max);
-  return found != 0;
-}
-
-TEST(GradClipRanks, every_case_is_right_or_rejected_alike_on_all_ranks) {
-  const auto gathering = mpi_world();
-  for (const std::int64_t chunk_limit : {std::int64_t{1000}, mpi_chunk_limit}) {  // the first: messages longer than one call takes are cut
-    const auto world_owner = mpi_world(chunk_limit);
-    Communicator& world = *world_owner;
-    for (const auto& c : form().cases) {
-      SCOPED_TRACE(c.name);
-      Random random(c.name, "", 1, 0);
-      const TensorMap whole = c.inputs(random, world.size());
-      TensorMap shard = form().shard(whole, world.rank(), world.size());
-      if (c.damage) c.damage(random, shard, world.rank(), world.size());
-      const std::string code = c.code ? c.code(world.size()) : "";
-      if (found_by_the_runner(world, shard)) {
-        EXPECT_NE(code, "");
-        continue;
-      }
-      for (const auto& variant : form().variants) {
-        SCOPED_TRACE(variant.name);
-        const Result result = run(world, shard, variant);
-        if (code.empty()) expect_right(*gathering, whole, result);
-        else {
-          EXPECT_EQ(result.rejected ? result.rejected->code : "", code);
-          EXPECT_TRUE(result.untouched);
-        }
-      }
-    }
-  }
-}
+TEST(GradClipRanks, every_case_is_right_or_rejected_alike_on_all_ranks) { testing_support::expect_every_case_right_or_rejected_alike(form()); }
 
 TEST(GradClipRanks, the_workloads_are_clipped_by_both_variants_within_the_gate) {
   const auto world_owner = mpi_world();
@@ -85,7 +30,7 @@ TEST(GradClipRanks, the_workloads_are_clipped_by_both_variants_within_the_gate) 
   for (std::uint64_t seed : {1, 2}) {
     Random random(seed);
     const TensorMap whole = form().workloads[0].inputs(random, world.size());
-    for (const auto& variant : form().variants) expect_right(world, whole, run(world, form().shard(whole, world.rank(), world.size()), variant));
+    for (const auto& variant : form().variants) expect_right(form(), world, whole, run(world, form().shard(whole, world.rank(), world.size()), variant));
   }
 }
 
@@ -103,15 +48,15 @@ TEST(GradClipRanks, any_number_of_threads_gives_the_same_bits) {
   whole.add("error_if_nonfinite", Tensor::boolean(false));
   const TensorMap shard = form().shard(whole, world.rank(), world.size());
   const int before = omp_get_max_threads();
-  std::vector<Result> results;
+  std::vector<RankResult> results;
   for (const int threads : {1, 2, 3}) {
     omp_set_num_threads(threads);
     results.push_back(run(world, shard, form().variants[1]));
-    expect_right(world, whole, results.back());
+    expect_right(form(), world, whole, results.back());
   }
   omp_set_num_threads(before);
   for (const auto& [name, tensor] : results[0].outputs)
-    for (const Result& other : results) EXPECT_EQ(std::memcmp(tensor.data(), other.outputs.at(name).data(), static_cast<std::size_t>(tensor.bytes())), 0) << name;
+    for (const RankResult& other : results) EXPECT_EQ(std::memcmp(tensor.data(), other.outputs.at(name).data(), static_cast<std::size_t>(tensor.bytes())), 0) << name;
 }
 
 TEST(GradClipRanks, a_studied_size_is_eight_bytes_a_tensor_and_clipped_within_the_gate) {
@@ -124,7 +69,7 @@ TEST(GradClipRanks, a_studied_size_is_eight_bytes_a_tensor_and_clipped_within_th
     const TensorMap whole = form().scaling->inputs(random, world.size(), bytes);
     EXPECT_EQ(form().scaling->size_of(whole, world.size()), bytes / 8 * 8);
     EXPECT_EQ(whole.at("offsets").shape()[0], bytes / 8 + 1);
-    expect_right(world, whole, run(world, form().shard(whole, world.rank(), world.size()), form().variants[1]));
+    expect_right(form(), world, whole, run(world, form().shard(whole, world.rank(), world.size()), form().variants[1]));
   }
 }
 
@@ -138,7 +83,7 @@ TEST(GradClipRanks, one_byte_or_one_element_less_on_one_rank_is_a_mismatch) {
     for (const auto& variant : form().variants) {
       TensorMap shard = form().shard(whole, world.rank(), world.size());
       if (world.rank() == world.size() - 1) shard.at(name).data()[shard.at(name).bytes() / 2] ^= std::byte{1};
-      const Result result = run(world, shard, variant);
+      const RankResult result = run(world, shard, variant);
       EXPECT_EQ(result.rejected ? result.rejected->code : "", "rank_mismatch") << name;
     }
   for (const char* name : {"sizes", "grads"})
@@ -149,7 +94,7 @@ TEST(GradClipRanks, one_byte_or_one_element_less_on_one_rank_is_a_mismatch) {
         --less.shape[0];
         shard.at(name) = Tensor::copy_of(less);
       }
-      const Result result = run(world, shard, variant);
+      const RankResult result = run(world, shard, variant);
       EXPECT_EQ(result.rejected ? result.rejected->code : "", "rank_mismatch") << name;
     }
 }
@@ -159,7 +104,7 @@ TEST(GradClipRanks, the_gate_finds_a_drifted_norm_a_drifted_replica_and_a_wrong_
   Communicator& world = *world_owner;
   Random random(4);
   const TensorMap whole = fused_global_grad_clip::rank_cases()[6].inputs(random, world.size());
-  const Result result = run(world, form().shard(whole, world.rank(), world.size()), form().variants[1]);
+  const RankResult result = run(world, form().shard(whole, world.rank(), world.size()), form().variants[1]);
   const auto gate_after = [&](int rank, const char* name, std::int64_t element, bool slightly) {
     std::vector<TensorMap> outputs = gather_outputs(world, result.outputs);
     float& value = outputs[static_cast<std::size_t>(rank)].at(name).flat<float>()[static_cast<std::size_t>(element)];

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hwy/targets.h"
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -47,21 +48,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
-/// Restores thread count and instruction set.
-class FlashCausalAttention : public testing::Test {
- protected:
-  ~FlashCausalAttention() override {
-    omp_set_num_threads(threads_);
-    use_targets(0);
-  }
-  static void use_targets(std::int64_t targets) {
-    hwy::SetSupportedTargetsForTest(targets);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-
- private:
-  int threads_ = omp_get_max_threads();
-};
+class FlashCausalAttention : public MachineSetting {};
 
 TEST_F(FlashCausalAttention, every_variant_holds_on_all_cases) {
   for (const char* variant : {"reference", "baseline", "cpu"}) check_all_cases(task(), variant);

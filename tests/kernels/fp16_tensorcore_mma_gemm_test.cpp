@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hwy/targets.h"
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -22,21 +23,7 @@ constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric
 
 const Task& task() { return tasks::fp16_tensorcore_mma_gemm(); }
 
-/// Restores thread count and instruction set.
-class Fp16Gemm : public testing::Test {
- protected:
-  ~Fp16Gemm() override {
-    omp_set_num_threads(threads_);
-    use_targets(0);
-  }
-  static void use_targets(std::int64_t targets) {
-    hwy::SetSupportedTargetsForTest(targets);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-
- private:
-  int threads_ = omp_get_max_threads();
-};
+class Fp16Gemm : public MachineSetting {};
 
 TEST_F(Fp16Gemm, every_variant_holds_on_all_cases) {
   for (const char* variant : {"reference", "baseline", "cpu"}) check_all_cases(task(), variant);

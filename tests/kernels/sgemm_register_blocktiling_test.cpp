@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "hwy/targets.h"
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -35,21 +36,7 @@ GateResult judge(const TensorMap& inputs, const TensorMap& outputs) {
   return task().gate.check({in, out, nothing, {}, false});
 }
 
-/// Restores thread count and instruction set.
-class Sgemm : public testing::Test {
- protected:
-  ~Sgemm() override {
-    omp_set_num_threads(threads_);
-    use_targets(0);
-  }
-  static void use_targets(std::int64_t targets) {
-    hwy::SetSupportedTargetsForTest(targets);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-
- private:
-  int threads_ = omp_get_max_threads();
-};
+class Sgemm : public MachineSetting {};
 
 TEST_F(Sgemm, every_variant_holds_on_all_cases) {
   for (const char* variant : {"reference", "baseline", "cpu"}) check_all_cases(task(), variant);

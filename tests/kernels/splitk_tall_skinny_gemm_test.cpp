@@ -12,6 +12,7 @@
 #include "hwy/targets.h"
 #include "kernels/linalg/splitk_tall_skinny_gemm/gate.h"
 #include "kernels/linalg/splitk_tall_skinny_gemm/splitk_tall_skinny_gemm.h"
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -29,21 +30,7 @@ const std::int64_t instruction_sets[] = {HWY_SCALAR, HWY_AVX2, HWY_AVX3};
 GateResult judge(const TensorMap& inputs, const TensorMap& outputs) { return task().gate.check({refs(inputs), refs(outputs), {}, {}}); }
 TensorMap run(std::string_view variant, const TensorMap& inputs) { return run_kernel(task().contract, variant_of(task(), variant).kernel, refs(inputs)); }
 
-/// Restores thread count and instruction set.
-class SplitK : public testing::Test {
- protected:
-  ~SplitK() override {
-    omp_set_num_threads(threads_);
-    use_targets(0);
-  }
-  static void use_targets(std::int64_t targets) {
-    hwy::SetSupportedTargetsForTest(targets);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-
- private:
-  int threads_ = omp_get_max_threads();
-};
+class SplitK : public MachineSetting {};
 
 TEST_F(SplitK, every_variant_holds_on_all_cases) {
   for (const char* variant : {"reference", "baseline", "cpu"}) check_all_cases(task(), variant);
