@@ -6,7 +6,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 
 set_up run
-build run OFF faibench faibench-worker
+build run OFF
 
 [[ $# -gt 0 ]] || set -- --budget 1  # seconds of timed blocks a task: a tenth of the default, a first answer within minutes
 cores=$(nproc)
