@@ -66,6 +66,8 @@ class Planner {
       if (plan_.items.size() == before) explain_nothing(*task);
     }
     if (plan_.items.empty() && plan_.not_run.empty() && !selected_.empty()) nothing_has_the_workload();
+    if (options_.emulate && plan_.not_run.empty() && std::ranges::none_of(plan_.items, &PlanItem::emulated))
+      throw Error(Error::Kind::bad_input, "--emulate runs variants for GPUs: of what is chosen none is one ('faibench list' shows which tasks have them)");
     return std::move(plan_);
   }
 

@@ -176,6 +176,8 @@ TEST_F(MakePlan, emulates_variants_for_gpus_on_the_smoke_workload) {
   EXPECT_FALSE(plan.items[0].work.needs_gpu);
   EXPECT_EQ(plan.items[0].work.slot_seconds, 0);
   EXPECT_EQ(plan.items[0].workload, "smoke");
+  options.variants = {"cpu"};
+  EXPECT_THAT(complaint(), HasSubstr("--emulate runs variants for GPUs"));
   options.variants = {"peer:cublas"};
   options.tasks = {"fast"};
   EXPECT_THAT(make_plan(options, setting).not_run, testing::Contains("fast/peer:cublas: a vendor's library cannot be emulated"));

@@ -128,6 +128,12 @@ void add_values(std::vector<Case>& cases) {
     for (float& v : in.at("data").flat<float>()) v *= 1e-39f;
     std::ranges::fill(in.at("bias").flat<float>(), 0.0f);
   }));
+  cases.push_back(changed("subnormal_products_grow", "one f32 product loses half of 2^-149 there, which a large gain makes visible", {4}, 8, 1, [](TensorMap& in) {
+    for (float& v : in.at("data").flat<float>()) v = std::copysign(1e-25f, v) * (1 + std::abs(v));
+    set("scale", {1.1e-20f})(in);
+    std::ranges::fill(in.at("gain").flat<float>(), 1e38f);
+    std::ranges::fill(in.at("bias").flat<float>(), 0.0f);
+  }));
   cases.push_back(changed("all_zero", "", {4, 1}, 18, 3, [](TensorMap& in) {
     for (const char* name : {"data", "gain", "bias"}) std::ranges::fill(in.at(name).flat<float>(), 0.0f);
   }));
