@@ -7,11 +7,11 @@
 //                         a division a vector, a tenth of the time that its bytes take; the bias comes from the L1 cache.
 //   add_elements          50 to 60 %: 2 bytes a load.
 //   the eager form        8.1 times the bytes, each kernel at 85 to 90 %.
-#include <cstring>
 #include <type_traits>
 
 #include "cuda/kernel.h"
 #include "cuda/runtime.h"
+#include "cuda/vector.h"
 #include "collectives/tp_allreduce_bias_fuse/device.h"
 
 namespace faibench::tp_allreduce_bias_fuse {
@@ -66,21 +66,7 @@ __global__ void __launch_bounds__(threads) add_to_rows(const float* a, const flo
 
 // ---- cuda ----
 
-/// 16 bytes of elements.
-template <class T>
-struct Vector {
-  static constexpr int length = 16 / sizeof(T);
-  T values[length];
-  __device__ __forceinline__ void load(const T* at) {
-    const uint4 bits = *reinterpret_cast<const uint4*>(at);
-    memcpy(static_cast<void*>(values), &bits, sizeof bits);
-  }
-  __device__ __forceinline__ void store(T* at) const {
-    uint4 bits;
-    memcpy(&bits, values, sizeof bits);
-    *reinterpret_cast<uint4*>(at) = bits;
-  }
-};
+using faibench::cuda::Vector;
 
 /// ranks: P, or 0 for any.
 template <class T, int ranks>

@@ -19,8 +19,6 @@ namespace {
 using namespace testing_support;
 
 /// Plain x86-64 (one lane), AVX2 and AVX-512; the first works everywhere.
-const std::int64_t instruction_sets[] = {HWY_SCALAR, HWY_AVX2, HWY_AVX3};
-
 const Task& task() { return tasks::flash_causal_attn_prefill(); }
 
 TensorMap case_inputs(std::string_view name) {
@@ -64,17 +62,10 @@ TEST_F(FlashCausalAttention, every_variant_holds_on_case_files) {
 }
 
 TEST_F(FlashCausalAttention, holds_for_every_instruction_set) {
-  int tried = 0;
-  for (const std::int64_t target : instruction_sets) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
-    SCOPED_TRACE(hwy::TargetName(target));
-    use_targets(target);
+  under_every_instruction_set([](std::int64_t) {
     check_all_cases(task(), "cpu");
     check_random_cases(task(), "cpu", 60);
-    use_targets(0);
-    ++tried;
-  }
-  EXPECT_GE(tried, 1);
+  });
 }
 
 TEST_F(FlashCausalAttention, gives_the_same_bits_with_any_number_of_threads) {
@@ -92,15 +83,12 @@ TEST_F(FlashCausalAttention, gives_the_same_bits_with_any_number_of_threads) {
 TEST_F(FlashCausalAttention, rows_do_not_depend_on_later_tokens_in_any_bit) {
   const TensorMap quiet = case_inputs("first_70_tokens"), wild = case_inputs("first_70_tokens_wild_after");
   for (const char* name : {"q", "k", "v"}) ASSERT_TRUE(same_bits(first_tokens(quiet.at(name), 70), first_tokens(wild.at(name), 70))) << name;
-  for (const std::int64_t target : instruction_sets) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
-    use_targets(target);
+  under_every_instruction_set([&](std::int64_t target) {
     for (const char* variant : {"baseline", "cpu"}) {
       const Tensor before = first_tokens(run(variant, quiet).at("out"), 70), after = first_tokens(run(variant, wild).at("out"), 70);
       EXPECT_TRUE(same_bits(before, after)) << variant << " with " << hwy::TargetName(target);
     }
-    use_targets(0);
-  }
+  });
 }
 
 TEST_F(FlashCausalAttention, a_prefix_alone_gives_the_same_bits_as_within_its_prompt) {

@@ -20,6 +20,20 @@ class MachineSetting : public testing::Test {
     hwy::SetSupportedTargetsForTest(targets);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
+  /// Calls check(target) under each instruction set that a variant is written for and the machine has.
+  template <class Check>
+  static void under_every_instruction_set(Check check) {
+    int tried = 0;
+    for (const std::int64_t target : {HWY_SCALAR, HWY_AVX2, HWY_AVX3}) {
+      if ((hwy::SupportedTargets() & target) == 0) continue;
+      SCOPED_TRACE(hwy::TargetName(target));
+      use_targets(target);
+      check(target);
+      use_targets(0);
+      ++tried;
+    }
+    EXPECT_GE(tried, 1);
+  }
 
  private:
   int threads_ = omp_get_max_threads();

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <functional>
 
-#include "hwy/targets.h"
 #include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
@@ -62,14 +61,10 @@ TEST_F(Sgemm, gate_takes_the_case_files_own_answers) {
 }
 
 TEST_F(Sgemm, holds_for_every_instruction_set) {
-  for (const std::int64_t target : {HWY_SCALAR, HWY_AVX2, HWY_AVX3}) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
-    SCOPED_TRACE(hwy::TargetName(target));
-    use_targets(target);
+  under_every_instruction_set([](std::int64_t) {
     check_all_cases(task(), "cpu");
     check_random_cases(task(), "cpu", 60);
-    use_targets(0);
-  }
+  });
 }
 
 TEST_F(Sgemm, holds_for_any_thread_count) {

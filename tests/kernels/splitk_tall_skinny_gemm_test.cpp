@@ -25,8 +25,6 @@ using splitk_tall_skinny_gemm::exact;
 const Task& task() { return tasks::splitk_tall_skinny_gemm(); }
 
 /// Plain x86-64 (one lane), AVX2 and AVX-512; the first works everywhere.
-const std::int64_t instruction_sets[] = {HWY_SCALAR, HWY_AVX2, HWY_AVX3};
-
 GateResult judge(const TensorMap& inputs, const TensorMap& outputs) { return task().gate.check({refs(inputs), refs(outputs), {}, {}}); }
 TensorMap run(std::string_view variant, const TensorMap& inputs) { return run_kernel(task().contract, variant_of(task(), variant).kernel, refs(inputs)); }
 
@@ -65,17 +63,10 @@ TEST_F(SplitK, the_case_files_answers_pass_the_gate) {
 }
 
 TEST_F(SplitK, holds_for_every_instruction_set) {
-  int tried = 0;
-  for (const std::int64_t target : instruction_sets) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
-    SCOPED_TRACE(hwy::TargetName(target));
-    use_targets(target);
+  under_every_instruction_set([](std::int64_t) {
     check_all_cases(task(), "cpu");
     check_random_cases(task(), "cpu", 60);
-    use_targets(0);
-    ++tried;
-  }
-  EXPECT_GE(tried, 1);
+  });
 }
 
 TEST_F(SplitK, is_right_for_any_thread_count) {
@@ -91,9 +82,7 @@ TEST_F(SplitK, is_right_for_any_thread_count) {
 
 // Every size of tile, and each number of rows and columns that tiles leave over, on every instruction set.
 TEST_F(SplitK, is_exact_on_integers_of_every_small_shape) {
-  for (const std::int64_t target : instruction_sets) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
-    use_targets(target);
+  under_every_instruction_set([&](std::int64_t target) {
     for (std::int64_t M = 1; M <= 34; M += M < 6 ? 1 : 3)
       for (std::int64_t N = 1; N <= 70; N += N < 5 ? 1 : 4) {
         Random random(static_cast<std::uint64_t>(M * 100 + N));
@@ -101,8 +90,7 @@ TEST_F(SplitK, is_exact_on_integers_of_every_small_shape) {
         const GateResult bad = judge(inputs, run("cpu", inputs));
         EXPECT_FALSE(bad.has_value()) << hwy::TargetName(target) << " " << M << "x" << N << ": " << to_string(*bad);
       }
-    use_targets(0);
-  }
+  });
 }
 
 /// `count` floats that end right at a page which nobody may touch.
@@ -126,9 +114,7 @@ class Fenced {
 };
 
 TEST_F(SplitK, touches_nothing_past_the_end_on_any_instruction_set) {
-  for (const std::int64_t target : instruction_sets) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
-    use_targets(target);
+  under_every_instruction_set([&](std::int64_t) {
     for (const std::int64_t M : {1, 3, 5, 16, 21})
       for (const std::int64_t N : {1, 2, 4, 7, 16, 19, 33, 64})
         for (const std::int64_t K : {1, 15, 63, 129, 1027}) {
@@ -138,8 +124,7 @@ TEST_F(SplitK, touches_nothing_past_the_end_on_any_instruction_set) {
           splitk_tall_skinny_gemm::cpu::multiply({A.data(), {M, K}}, {B.data(), {K, N}}, {C.data(), {M, N}});
           EXPECT_TRUE(std::all_of(C.data(), C.data() + M * N, [&](float c) { return c == 2.0f * static_cast<float>(K); })) << M << "x" << N << "x" << K;
         }
-    use_targets(0);
-  }
+  });
 }
 
 // The bound of the gate is one that some inputs reach: a large first term of every chain, then terms that each round up by half a unit.

@@ -10,12 +10,12 @@
 //   squares_of_tensors, total   5 us together, of 700.
 //   the eager form  4K + 7 launches: 33,000 at 2 to 5 us.
 #include <cmath>
-#include <cstring>
 #include <type_traits>
 #include <vector>
 
 #include "cuda/kernel.h"
 #include "cuda/runtime.h"
+#include "cuda/vector.h"
 #include "kernels/training/fused_global_grad_clip/device.h"
 
 namespace faibench::fused_global_grad_clip {
@@ -164,21 +164,7 @@ std::optional<NotFinite> clip_eagerly(const T* grads, const Size* offsets, Size 
 
 constexpr Size stretch = 4096;
 
-/// 16 bytes of elements.
-template <class T>
-struct Vector {
-  static constexpr int length = 16 / sizeof(T);
-  T values[length];
-  __device__ __forceinline__ void load(const T* at) {
-    const uint4 bits = *reinterpret_cast<const uint4*>(at);
-    memcpy(static_cast<void*>(values), &bits, sizeof bits);
-  }
-  __device__ __forceinline__ void store(T* at) const {
-    uint4 bits;
-    memcpy(&bits, values, sizeof bits);
-    *reinterpret_cast<uint4*>(at) = bits;
-  }
-};
+using faibench::cuda::Vector;
 
 /// sums[s + k] = sum of squares of the elements of tensor k in stretch s; a warp a stretch.
 template <class T>

@@ -1,0 +1,25 @@
+// 16 bytes of elements, moved in one access.
+#pragma once
+#include <cstring>
+
+#include "cuda/kernel.h"
+
+namespace faibench::cuda {
+
+/// load() and store() want addresses that are multiples of 16.
+template <class T>
+struct Vector {
+  static constexpr int length = 16 / sizeof(T);
+  T values[length];
+  __device__ __forceinline__ void load(const T* at) {
+    const uint4 bits = *reinterpret_cast<const uint4*>(at);
+    memcpy(static_cast<void*>(values), &bits, sizeof bits);
+  }
+  __device__ __forceinline__ void store(T* at) const {
+    uint4 bits;
+    memcpy(&bits, values, sizeof bits);
+    *reinterpret_cast<uint4*>(at) = bits;
+  }
+};
+
+}  // namespace faibench::cuda
