@@ -92,11 +92,10 @@ class BlockRunner {
       if (is_baseline && (result.failure || result.rejected))
         throw Error(Error::Kind::internal, task_.name + ": the baseline failed on workload " + workload_.name + ": " + (result.failure ? result.failure->detail : result.rejected->message));
       if (result.failure) return result.failure;
-      if (result.rejected) return Failure{Verdict::wrong, "rejected", "workload input rejected with " + result.rejected->code + " (" + result.rejected->message + ")", ""};
+      if (result.rejected) return rejected_workload(*result.rejected);
       side.seconds += result.seconds;
       if (task_.metric.objective) side.log_objective += std::log(std::max(task_.metric.objective(input_refs, result.outputs), 1e-300));
-      TensorMap& kept = side.outputs.emplace_back();
-      for (const auto& [name, tensor] : result.outputs) kept.add(name, Tensor::copy_of(tensor));
+      side.outputs.push_back(copies(result.outputs));
     }
     return std::nullopt;
   }

@@ -45,8 +45,7 @@ std::optional<Failure> CaseChecker::check(const GivenCase& given) {
     return std::nullopt;
   }
   if (result.rejected) return failed("rejected", "valid input rejected with " + result.rejected->code + " (" + result.rejected->message + ")");
-  TensorMap outputs;
-  for (const auto& [name, tensor] : result.outputs) outputs.add(name, Tensor::copy_of(tensor));
+  const TensorMap outputs = copies(result.outputs);
   // The case's answer must itself be well-formed, or the gate would compare nothing.
   for (const auto& [name, tensor] : outputs)
     if (!given.outputs.find(name)) return failed("case", "the case has no output '" + name + "'");

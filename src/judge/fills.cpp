@@ -14,14 +14,6 @@ TensorMap make_fill(const Task& task, const Workload& workload, const JudgeJob& 
   return workload.also_gated[fill](random);
 }
 
-TensorMap copies(const TensorRefMap& tensors) {
-  TensorMap result;
-  for (const auto& [name, tensor] : tensors) result.add(name, Tensor::copy_of(tensor));
-  return result;
-}
-
-Failure rejected_fill(const Rejection& rejection) { return {Verdict::wrong, "rejected", "workload input rejected with " + rejection.code + " (" + rejection.message + ")", ""}; }
-
 struct Timed {
   std::optional<Failure> failure;
   double seconds = 0;  // of the slowest call
@@ -32,7 +24,7 @@ Timed time_calls(CallSite& site, const Task& task, const Workload& workload, int
     Random random = Random(task.name, workload.name + " time limit", job.seed, attempt).stream(part);
     const TensorMap inputs = workload.parts[part](random);
     const CallSite::Result result = site.call(candidate, refs(inputs), threads);
-    if (result.failure || result.rejected) return {result.failure ? *result.failure : rejected_fill(*result.rejected), 0};
+    if (result.failure || result.rejected) return {result.failure ? *result.failure : rejected_workload(*result.rejected), 0};
     timed.seconds = std::max(timed.seconds, result.seconds);
     const TensorMap outputs = copies(result.outputs), expected = task.gate.needs_expected ? expected_outputs(task, refs(inputs)) : TensorMap();
     timed.failure = site.gate_outputs(candidate, refs(inputs), refs(outputs), refs(expected), candidate_is_baseline);
@@ -50,7 +42,7 @@ std::optional<Failure> gate_beside_baseline(CallSite& site, const Task& task, co
   const TensorMap baseline_outputs = copies(right.outputs);
   const CallSite::Result result = site.call(candidate, in);
   if (result.failure) return result.failure;
-  if (result.rejected) return rejected_fill(*result.rejected);
+  if (result.rejected) return rejected_workload(*result.rejected);
   const TensorMap outputs = copies(result.outputs);
   if (task.gate.needs_expected && task.gate.baseline_is_expected) return site.gate_outputs(candidate, in, refs(outputs), refs(baseline_outputs), candidate_is_baseline);
   const TensorMap expected = task.gate.needs_expected ? expected_outputs(task, in) : TensorMap();

@@ -5,15 +5,17 @@
 namespace faibench {
 namespace {
 
+Failure failed(std::string reason, std::string detail) { return {Verdict::wrong, std::move(reason), std::move(detail), ""}; }
+
+}  // namespace
+
 TensorMap copies(const TensorRefMap& tensors) {
   TensorMap result;
   for (const auto& [name, tensor] : tensors) result.add(name, Tensor::copy_of(tensor));
   return result;
 }
 
-Failure failed(std::string reason, std::string detail) { return {Verdict::wrong, std::move(reason), std::move(detail), ""}; }
-
-}  // namespace
+Failure rejected_workload(const Rejection& rejection) { return failed("rejected", "workload input rejected with " + rejection.code + " (" + rejection.message + ")"); }
 
 Failure wrong(const Mismatch& mismatch) {
   std::string reason = "value";

@@ -39,6 +39,11 @@ class CallSite {
   std::map<pid_t, std::int64_t> touched_bytes_;  // by candidate: how much of the arena it has faulted in
 };
 
+/// Of tensors that a candidate's next call writes over, or that it may go on writing.
+TensorMap copies(const TensorRefMap& tensors);
+
+/// A candidate that rejects what a workload gives it, as a verdict.
+Failure rejected_workload(const Rejection& rejection);
 /// A gate's finding as a verdict.
 Failure wrong(const Mismatch& mismatch);
 

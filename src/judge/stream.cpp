@@ -15,12 +15,6 @@ std::uint64_t drawn_seed() {
   return static_cast<std::uint64_t>(device()) << 32 | device();
 }
 
-TensorMap copies(const TensorRefMap& tensors) {
-  TensorMap result;
-  for (const auto& [name, tensor] : tensors) result.add(name, Tensor::copy_of(tensor));
-  return result;
-}
-
 /// A stream's calls as judged calls: laid out between guards, timed, looked at for violations. What comes back is copied before anybody looks at it: a process may go on writing.
 class JudgedCalls : public Stream::Calls {
  public:
