@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <system_error>
 
 #include "tensor/error.h"
@@ -29,12 +31,12 @@ std::int64_t stack_of_a_thread() {
 }  // namespace
 
 MemoryMeter::MemoryMeter(pid_t process)
-    : process_(process), status_("/proc/" + std::to_string(process) + "/status"), clear_("/proc/" + std::to_string(process) + "/clear_refs"), stack_bytes_(stack_of_a_thread()) {
-  if (!look(before_)) throw Error(Error::Kind::io, "cannot read " + status_);
+    : process_(process), folder_("/proc/" + std::to_string(process)), stack_bytes_(stack_of_a_thread()) {
+  if (!look(before_)) throw Error(Error::Kind::io, "cannot read " + folder_ + "/status");
 }
 
 bool MemoryMeter::look(Held& held) const {
-  std::ifstream status(status_);
+  std::ifstream status(folder_ + "/status");
   held = {};
   for (std::string line; std::getline(status, line);) {
     const std::size_t colon = line.find(':');
@@ -44,10 +46,28 @@ bool MemoryMeter::look(Held& held) const {
     if (name == "VmHWM") held.high_water = value * 1024;
     else if (name == "VmRSS") held.resident = value * 1024;
     else if (name == "RssAnon" || name == "RssShmem" || name == "VmSwap") held.beside_files += value * 1024;
-    else if (name == "VmData") held.mapped = value * 1024;
-    else if (name == "Threads") held.threads = value;
   }
+  held.mapped = mapped();
   return held.resident > 0;
+}
+
+// Stacks are known by their guard and not by the number of threads: a stack is mapped before its thread counts, and stays mapped, for another one, after it ended.
+std::int64_t MemoryMeter::mapped() const {
+  std::ifstream areas(folder_ + "/maps");
+  std::int64_t bytes = 0;
+  unsigned long guard_end = 0;  // of a guard just read
+  for (std::string line; std::getline(areas, line);) {
+    unsigned long start = 0, end = 0, inode = 0;
+    char rights[5] = "", name[8] = "";
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s %*x %*s %lu %7s", &start, &end, rights, &inode, name) < 4) continue;
+    const auto length = static_cast<std::int64_t>(end - start);
+    const std::string_view kind = rights;
+    const bool behind_guard = guard_end != 0 && guard_end == start;
+    guard_end = kind == "---p" && inode == 0 ? end : 0;  // of any length: the next stack begins as one area with the guard above it
+    if (kind[1] != 'w' || kind[3] != 'p' || std::string_view(name) == "[stack]") continue;  // that one grows as it is touched
+    bytes += behind_guard && inode == 0 ? std::max<std::int64_t>(0, length - stack_bytes_) : length;
+  }
+  return bytes;
 }
 
 // Anonymous and shared pages that no other process maps: children share theirs with the process until one of them writes.
@@ -65,13 +85,11 @@ std::int64_t MemoryMeter::held_by_group() const {
 }
 
 void MemoryMeter::take(const Held& held) {
-  most_threads_ = std::max(most_threads_, held.threads - before_.threads);  // the system keeps stacks of threads that ended
-  const std::int64_t stacks = most_threads_ * stack_bytes_;
-  peak_ = std::max({peak_, group_ + held.resident - before_.resident, group_ + held.beside_files - before_.beside_files, group_ + held.mapped - before_.mapped - stacks});
+  peak_ = std::max({peak_, group_ + held.resident - before_.resident, group_ + held.beside_files - before_.beside_files, group_ + held.mapped - before_.mapped});
 }
 
 void MemoryMeter::start_call() {
-  if (const int file = open(clear_.c_str(), O_WRONLY | O_CLOEXEC); file >= 0) {
+  if (const int file = open((folder_ + "/clear_refs").c_str(), O_WRONLY | O_CLOEXEC); file >= 0) {
     [[maybe_unused]] const ssize_t written = write(file, "5", 1);  // resets VmHWM to what is resident now
     close(file);
   }

@@ -12,7 +12,7 @@ namespace faibench {
 ///   touched   the kernel's high-water mark of resident memory, of whatever kind and in whatever thread, be it for a microsecond; pages that were resident before
 ///             (program text, the shared tensors) do not count
 ///   private   resident private and shared memory, looked at every millisecond: cannot be hidden by giving other pages back meanwhile
-///   mapped    private memory that may be written, touched or not, looked at every millisecond; the stacks of new threads are left out where they are not touched
+///   mapped    private memory that may be written, touched or not, looked at every millisecond; stacks of threads, known by the guard below them, are left out where they are not touched
 /// What other processes of its group hold alone, looked at every 20 milliseconds and at the end of a call, is added to each.
 /// The high-water mark is reset at the start of each call; where the system refuses that, it counts when a call raises it.
 class MemoryMeter {
@@ -28,16 +28,17 @@ class MemoryMeter {
 
  private:
   struct Held {
-    std::int64_t resident = 0, high_water = 0, beside_files = 0, mapped = 0, threads = 0;  // bytes; threads counted
+    std::int64_t resident = 0, high_water = 0, beside_files = 0, mapped = 0;  // bytes
   };
   [[nodiscard]] bool look(Held& held) const;
+  [[nodiscard]] std::int64_t mapped() const;
   [[nodiscard]] std::int64_t held_by_group() const;
   void take(const Held& held);
 
   pid_t process_;
-  std::string status_, clear_;
+  std::string folder_;
   Held before_;
-  std::int64_t stack_bytes_ = 0, most_threads_ = 0, start_high_water_ = 0, peak_ = 0, group_ = 0;
+  std::int64_t stack_bytes_ = 0, start_high_water_ = 0, peak_ = 0, group_ = 0;
   std::jthread sampler_;
 };
 

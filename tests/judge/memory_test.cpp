@@ -39,7 +39,7 @@ MemoryFinding judged(const std::string& library) {
 }
 
 class Within : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Memory, Within, testing::Values("within_limit", "idle_threads"), [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Memory, Within, testing::Values("within_limit", "idle_threads", "passing_threads"), [](const auto& info) { return std::string(info.param); });
 TEST_P(Within, the_limit_passes_with_its_peaks_in_the_note) {
   const MemoryFinding finding = judged(GetParam());
   ASSERT_FALSE(finding.failure) << finding.where << ": " << finding.failure->detail;
