@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <span>
 
-#include "hwy/targets.h"
 #include "kernels/linalg/coalesced_matrix_transpose/coalesced_matrix_transpose.h"
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -46,10 +47,13 @@ class Fenced {
 
 // Edges around one and several lines, registers and blocks, and long sides that several threads share.
 constexpr std::pair<std::int64_t, std::int64_t> sizes[] = {{1, 1},     {1, 17},   {17, 1},    {15, 16},  {16, 15},    {16, 16},   {17, 17},     {31, 33},   {7, 129},    {130, 9},
-                                                           {128, 128}, {129, 65}, {257, 300}, {64, 513}, {1025, 130}, {131, 1025}, {1100, 1100}, {5, 40000}, {40000, 6}, {2048, 512}};
+                                                           {128, 128}, {129, 65}, {257, 300}, {64, 513}, {1025, 130}, {131, 1025}, {1100, 1100}, {5, 40000}, {40000, 6},
+                                                           // large enough to be streamed: whole lines, ragged ones, few rows, few columns
+                                                           {2048, 512}, {1040, 1030}, {2055, 600}, {65, 17000}, {63, 17000}, {16, 70000}, {64, 16400}, {70001, 15}};
 
-void expect_transposed(std::int64_t M, std::int64_t N, Fenced::At at) {
-  Fenced x(M * N, at), y(M * N, at);
+void expect_transposed(std::int64_t M, std::int64_t N, Fenced::At at, std::int64_t shift = 0) {
+  Fenced x(M * N, at), wide(M * N + shift, at);
+  const std::span<float> y(wide.data() + shift, static_cast<std::size_t>(M * N));
   for (std::int64_t k = 0; k < M * N; ++k) {
     const std::uint32_t bits = static_cast<std::uint32_t>(k) * 2654435761u;  // all kinds of floats
     std::memcpy(x.data() + k, &bits, 4);
@@ -61,27 +65,31 @@ void expect_transposed(std::int64_t M, std::int64_t N, Fenced::At at) {
   EXPECT_EQ(wrong, 0) << M << " x " << N;
 }
 
-TEST(CoalescedMatrixTranspose, touches_nothing_past_either_end_on_any_instruction_set) {
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
+class CoalescedMatrixTranspose : public MachineSetting {};
+
+TEST_F(CoalescedMatrixTranspose, touches_nothing_past_either_end_on_any_instruction_set) {
+  under_every_instruction_set([](std::int64_t) {
     for (const auto& [M, N] : sizes)
       for (Fenced::At at : {Fenced::At::start, Fenced::At::end}) expect_transposed(M, N, at);
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  });
 }
 
-TEST(CoalescedMatrixTranspose, is_right_for_any_thread_count) {
-  const int before = omp_get_max_threads();
+TEST_F(CoalescedMatrixTranspose, results_may_start_anywhere_in_a_line) {
+  under_every_instruction_set([](std::int64_t) {
+    for (std::int64_t shift : {1, 4, 8, 15})
+      for (const auto& [M, N] : {std::pair<std::int64_t, std::int64_t>{1040, 1030}, {64, 16400}, {1100, 1100}}) expect_transposed(M, N, Fenced::At::end, shift);
+  });
+}
+
+TEST_F(CoalescedMatrixTranspose, is_right_for_any_thread_count) {
   for (int threads : {1, 2, 3, 7}) {
     SCOPED_TRACE(threads);
     omp_set_num_threads(threads);
     for (const auto& [M, N] : sizes) expect_transposed(M, N, Fenced::At::end);
   }
-  omp_set_num_threads(before);
 }
 
-TEST(CoalescedMatrixTranspose, the_gate_lets_no_wrong_answer_through) {
+TEST_F(CoalescedMatrixTranspose, the_gate_lets_no_wrong_answer_through) {
   Random random(1), other(2);
   const TensorMap inputs = task().find_workload("smoke")->parts[0](random), earlier = task().find_workload("smoke")->parts[0](other);
   const auto answer = [](const TensorMap& in) { return run_kernel(task().contract, variant_of(task(), "cpu").kernel, refs(in)); };
