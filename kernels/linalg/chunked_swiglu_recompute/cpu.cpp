@@ -30,12 +30,12 @@ HWY_BEFORE_NAMESPACE();
 namespace faibench::chunked_swiglu_recompute::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// exp(x) for x <= 0, 0 below -87 (e^-87 is near the smallest normal number); NaN stays NaN. Within 2 ulp: Cephes' polynomial on [-ln2/2, ln2/2].
+/// exp(x) for x <= 0, down to the smallest subnormal number, 0 below -104; NaN stays NaN. Within 2 ulp: Cephes' polynomial on [-ln2/2, ln2/2].
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_negative(D d, V x) {
   const hn::RebindToSigned<D> di;
-  const auto zero = hn::Lt(x, hn::Set(d, -87.0f));
-  x = hn::IfThenElse(zero, hn::Set(d, -87.0f), x);
+  const auto zero = hn::Lt(x, hn::Set(d, -104.0f));
+  x = hn::IfThenElse(zero, hn::Set(d, -104.0f), x);
   const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
@@ -46,8 +46,9 @@ HWY_INLINE V exp_negative(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
   p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
-  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127))));
-  return hn::IfThenZeroElse(zero, hn::Mul(p, power));
+  const auto power = hn::ConvertTo(di, n), half = hn::ShiftRight<1>(power);  // two factors: 2^-150 itself is no number
+  const auto two_to = [=](auto exponent) { return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(exponent, hn::Set(di, 127)))); };
+  return hn::IfThenZeroElse(zero, hn::Mul(hn::Mul(p, two_to(half)), two_to(hn::Sub(power, half))));
 }
 
 /// sig(g) and 1 - sig(g) = sig(-g), neither by a subtraction.
