@@ -6,7 +6,8 @@
 
 #include "collectives/grad_signsgd_error_feedback/sparse.h"
 #include "collectives/grad_signsgd_error_feedback/streams.h"
-#include "kernels/execution_harness.h"
+#include "kernels/machine_setting.h"
+#include "kernels/task_harness.h"
 
 namespace faibench {
 namespace {
@@ -26,13 +27,10 @@ class FastVariant : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(grad_signsgd_error_feedback, FastVariant, testing::Values("cpu", "cpu_dense", "cpu_dense_short"), [](const auto& i) { return std::string(i.param); });
 
 TEST_P(FastVariant, holds_with_every_instruction_set) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    SCOPED_TRACE(hwy::TargetName(target));
+  under_every_instruction_set([](std::int64_t) {
     check_all_cases(task(), GetParam());
     check_random_cases(task(), GetParam(), 50);
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  });
 }
 
 TEST_P(FastVariant, gives_the_same_bits_on_any_number_of_threads) {

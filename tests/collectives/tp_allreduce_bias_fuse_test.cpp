@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "hwy/targets.h"
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -45,8 +45,7 @@ TEST(TpAllreduceBiasFuse, bits_do_not_depend_on_the_thread_count) {
 
 TEST(TpAllreduceBiasFuse, bits_do_not_depend_on_the_instruction_set) {
   std::vector<TensorMap> wanted;
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
+  under_every_instruction_set([&](std::int64_t) {
     std::size_t k = 0;
     for (const Case& c : task().cases) {
       Random random(task().name, c.name, 1, 0);
@@ -54,11 +53,10 @@ TEST(TpAllreduceBiasFuse, bits_do_not_depend_on_the_instruction_set) {
       if (task().contract.validate(refs(inputs))) continue;
       TensorMap out = out_of(inputs);
       if (k == wanted.size()) wanted.push_back(std::move(out));
-      else EXPECT_TRUE(same_out(out, wanted[k])) << c.name << " with " << hwy::TargetName(target);
+      else EXPECT_TRUE(same_out(out, wanted[k])) << c.name;
       ++k;
     }
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  });
 }
 
 TEST(TpAllreduceBiasFuse, every_f16_value_goes_through_unchanged_on_every_instruction_set) {
@@ -67,16 +65,14 @@ TEST(TpAllreduceBiasFuse, every_f16_value_goes_through_unchanged_on_every_instru
   for (std::size_t i = 0; i < x.size(); ++i) x[i].bits = static_cast<std::uint16_t>(i);
   auto b = inputs.add("bias", Tensor(Dtype::f16, {1024})).flat<f16>();
   for (f16& value : b) value.bits = 0x8000;  // -0: adding it changes nothing
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
+  under_every_instruction_set([&](std::int64_t) {
     const TensorMap outputs = out_of(inputs);
     const auto out = outputs.at("out").flat<f16>();
     for (std::size_t i = 0; i < x.size(); ++i) {
       const bool nan = (i & 0x7fff) > 0x7c00;
-      EXPECT_EQ(out[i].bits & (nan ? 0x7fff : 0xffff), nan ? 0x7e00 : static_cast<std::uint16_t>(i)) << "bits " << i << " with " << hwy::TargetName(target);
+      EXPECT_EQ(out[i].bits & (nan ? 0x7fff : 0xffff), nan ? 0x7e00 : static_cast<std::uint16_t>(i)) << "bits " << i;
     }
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  });
 }
 
 TEST(TpAllreduceBiasFuse, buffers_may_start_anywhere) {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "hwy/targets.h"
 #include "kernels/linalg/chunked_swiglu_recompute/chunked_swiglu_recompute.h"
 #include "kernels/linalg/chunked_swiglu_recompute/inputs.h"
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -25,13 +25,10 @@ TEST_P(EveryVariant, holds_on_random_cases) { check_random_cases(task(), GetPara
 TEST_P(EveryVariant, holds_on_case_files) { check_case_files(task(), GetParam()); }
 
 TEST(ChunkedSwiglu, is_right_on_every_instruction_set) {
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
+  under_every_instruction_set([](std::int64_t) {
     check_all_cases(task(), "cpu");
     check_random_cases(task(), "cpu", 20);
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  });
 }
 
 TEST(ChunkedSwiglu, is_right_for_any_thread_count) {

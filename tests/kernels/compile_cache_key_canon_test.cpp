@@ -1,6 +1,5 @@
 // compile_cache_key_canon: every rule of the contract as pairs of documents, mutated documents, and all variants over cases, random batches and case files.
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "kernels/compiler/compile_cache_key_canon/compile_cache_key_canon.h"
 #include "kernels/compiler/compile_cache_key_canon/reference.h"
 #include "kernels/compiler/compile_cache_key_canon/requests.h"
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -462,14 +462,10 @@ TEST(CompileCacheKeyCanon, every_instruction_set_gives_the_same_digests) {
     return std::vector<std::uint8_t>(bytes.begin(), bytes.end());
   };
   const auto usual = digests();
-  for (const auto target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    EXPECT_EQ(digests(), usual) << hwy::TargetName(target);
+  testing_support::under_every_instruction_set([&](std::int64_t) {
+    EXPECT_EQ(digests(), usual);
     testing_support::check_all_cases(task(), "cpu");
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  });
 }
 
 TEST(CompileCacheKeyCanon, the_gate_refuses_cheap_answers) {

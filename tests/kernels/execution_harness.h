@@ -1,11 +1,10 @@
 // A task's cpu variant under every number of threads and every instruction set that the runner may give it.
 #pragma once
-#include <hwy/highway.h>
-#include <hwy/targets.h>
 #include <omp.h>
 
 #include <functional>
 
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench::testing_support {
@@ -23,16 +22,13 @@ inline void check_on_threads(const Task& task, const std::function<void(int thre
   omp_set_num_threads(before);
 }
 
-/// All cases and 50 random ones with each of Highway's targets; `also` is called under each as well.
+/// All cases and 50 random ones under each instruction set; `also` is called under each as well.
 inline void check_on_instruction_sets(const Task& task, const std::function<void()>& also = {}) {
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    SCOPED_TRACE(hwy::TargetName(target));
+  under_every_instruction_set([&](std::int64_t) {
     check_all_cases(task, "cpu");
     check_random_cases(task, "cpu", 50);
     if (also) also();
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  });
 }
 
 }  // namespace faibench::testing_support

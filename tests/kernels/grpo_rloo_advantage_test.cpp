@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 #include <omp.h>
 
 #include <cmath>
 
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 #include "kernels/training/grpo_rloo_advantage/grpo_rloo_advantage.h"
 
@@ -79,13 +79,10 @@ TEST_P(Variants, keep_infinity_to_its_own_group) {
 INSTANTIATE_TEST_SUITE_P(grpo_rloo_advantage, Variants, testing::Values("reference", "baseline", "cpu"), [](const auto& i) { return std::string(i.param); });
 
 TEST(Cpu, holds_on_every_instruction_set) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
+  under_every_instruction_set([](std::int64_t) {
     check_all_cases(task(), "cpu");
     check_random_cases(task(), "cpu", 60);
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  });
 }
 
 TEST(Cpu, has_the_bits_of_the_reference_on_every_instruction_set) {
@@ -93,11 +90,7 @@ TEST(Cpu, has_the_bits_of_the_reference_on_every_instruction_set) {
   TensorMap inputs = workload(0);
   for (float& reward : inputs.at("token_level_rewards").flat<float>()) reward = static_cast<float>(random.normal() * stable_exp(random.uniform(-60, 60)));
   const auto wanted = advantages(inputs, "reference");
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    EXPECT_EQ(advantages(inputs, "cpu"), wanted) << hwy::TargetName(target);
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  under_every_instruction_set([&](std::int64_t) { EXPECT_EQ(advantages(inputs, "cpu"), wanted); });
 }
 
 TEST(Cpu, streams_large_outputs_of_any_alignment_with_any_number_of_threads) {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "hwy/targets.h"
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -59,14 +59,11 @@ TEST(CaseFiles, hold_answers_that_are_right) {
 }
 
 TEST(Cpu, is_right_on_every_instruction_set) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
+  under_every_instruction_set([](std::int64_t) {
     check_all_cases(task(), "cpu");
     check_random_cases(task(), "cpu", 60);
     check_inputs(task(), variant_of(task(), "cpu"), workload("smoke", 1));
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  });
 }
 
 TEST(Cpu, is_right_for_any_number_of_threads) {
@@ -81,16 +78,13 @@ TEST(Cpu, is_right_for_any_number_of_threads) {
 }
 
 TEST(Cpu, keeps_within_the_bound_over_the_whole_range_of_z) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
+  under_every_instruction_set([](std::int64_t) {
     std::vector<float> z;
     for (int k = -24000; k <= 24000; ++k) z.push_back(static_cast<float>(k) / 192 + 0.001f);
     const TensorMap inputs = columns(z, std::vector<float>(z.size(), 1.0f), std::vector<float>(z.size(), 0.0f), 1);
     const GateResult bad = judge(inputs, answer(inputs));
     EXPECT_FALSE(bad.has_value()) << to_string(*bad);
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  });
 }
 
 TEST(Workloads, have_chunks_of_the_sizes_that_the_contract_gives) {

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "kernels/linalg/int4_int8_blocked_dot/cpu.h"
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -63,15 +64,11 @@ std::vector<std::int64_t> right(const TensorMap& inputs) {
   return {dot.begin(), dot.end()};
 }
 
-class EveryForm : public testing::TestWithParam<const cpu::Form*> {
+class EveryForm : public MachineSetting, public testing::WithParamInterface<const cpu::Form*> {
  protected:
   void SetUp() override {
     if (!GetParam()->runs_here()) GTEST_SKIP() << "this processor has no " << GetParam()->name;
   }
-  ~EveryForm() override { omp_set_num_threads(threads_); }
-
- private:
-  int threads_ = omp_get_max_threads();
 };
 INSTANTIATE_TEST_SUITE_P(int4_int8_blocked_dot, EveryForm, testing::ValuesIn(cpu::forms().begin(), cpu::forms().end()), [](const auto& i) { return std::string(i.param->name); });
 

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <limits>
 
-#include "hwy/targets.h"
 #include "kernels/linalg/lora_adapter_apply/inputs.h"
 #include "kernels/linalg/lora_adapter_apply/lora_adapter_apply.h"
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -57,13 +57,10 @@ TEST_P(EveryVariant, is_right_and_exact_at_an_odd_size_of_several_tiles) {
 }
 
 TEST(LoraAdapterApply, is_right_on_every_instruction_set) {
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
+  under_every_instruction_set([](std::int64_t) {
     check_all_cases(task(), "cpu");
     check_random_cases(task(), "cpu", 30);
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  });
 }
 
 TEST(LoraAdapterApply, is_right_for_any_thread_count) {

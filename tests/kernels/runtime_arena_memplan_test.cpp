@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 #include <omp.h>
 
 #include "kernels/memory/runtime_arena_memplan/runtime_arena_memplan.h"
+#include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
 
 namespace faibench {
@@ -80,14 +80,11 @@ TEST(Reference, agrees_with_the_baseline_offset_by_offset) {
 }
 
 TEST(Cpu, is_legal_on_every_instruction_set) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
+  under_every_instruction_set([](std::int64_t) {
     check_all_cases(task(), "cpu");
     check_random_cases(task(), "cpu", 100);
     check_inputs(task(), variant_of(task(), "cpu"), workload("smoke", 3));
-  }
-  hwy::SetSupportedTargetsForTest(0);
+  });
 }
 
 TEST(Cpu, is_legal_for_any_number_of_threads) {
