@@ -98,12 +98,16 @@ nlohmann::ordered_json json_of(const Line& line) {
 class Checkers {
  public:
   /// `variant` as a candidate process is told it.
-  std::optional<Failure> check(const Task& task, const std::string& variant, const CaseFile& file) {
+  std::optional<Failure> check(const Task& task, const std::string& variant, const CaseFile& file, const std::string& path) {
     if (task_ != &task) checkers_.clear();
     task_ = &task;
     std::unique_ptr<CaseChecker>& checker = checkers_[variant];
     if (!checker) checker = std::make_unique<CaseChecker>(task, variant, variant.starts_with(emulated_prefix) ? emulated_call_limit_seconds : call_limit_seconds);
-    return checker->check({file.inputs, file.outputs, file.expect_error});
+    try {
+      return checker->check({file.inputs, file.outputs, file.expect_error});
+    } catch (const Error& error) {
+      throw error.at(path);
+    }
   }
 
  private:
@@ -129,7 +133,7 @@ int check(const Options& options) {
       }
       for (const std::string& variant : variants_for(*task, options, path)) {
         const std::string candidate = (options.emulate ? std::string(emulated_prefix) : "") + variant;
-        const Line line{path, task->name, file.name, variant, options.emulate, file.expect_error, checkers.check(*task, candidate, file)};
+        const Line line{path, task->name, file.name, variant, options.emulate, file.expect_error, checkers.check(*task, candidate, file, path)};
         ++(line.failure ? failed : held);
         if (options.json) lines.push_back(json_of(line));
         else if (line.failure || !options.quiet) print_text(line, color);

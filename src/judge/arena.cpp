@@ -32,6 +32,18 @@ std::int64_t first_difference(const std::byte* at, std::int64_t bytes, std::uint
   return -1;
 }
 
+// Inputs without elements may ask for an output of any size, past 2^63 bytes too.
+std::int64_t bytes_within(std::int64_t room, const std::string& name, const TensorRef& tensor) {
+  try {
+    std::int64_t bytes = 0;
+    if (!__builtin_mul_overflow(tensor.size(), size_of(tensor.dtype), &bytes) && bytes <= room) return bytes;
+    throw Error(Error::Kind::bad_input, "shape " + to_string(tensor.shape) + " of " + std::string(name_of(tensor.dtype)) + " is too large: the call's shared memory has room for " +
+                                            std::to_string(room) + " bytes more");
+  } catch (const Error& error) {
+    throw error.at("tensor '" + name + "'");
+  }
+}
+
 std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -80,11 +92,9 @@ void Arena::add(const std::string& name, Dtype dtype, const Shape& shape, bool o
   if (name.size() >= sizeof(ControlPage::Slot::name)) throw Error(Error::Kind::bad_input, "tensor name '" + name + "' is too long");
   if (shape.size() > static_cast<std::size_t>(ControlPage::max_rank)) throw Error(Error::Kind::bad_input, "tensor '" + name + "' has more than 8 dimensions");
   TensorRef ref{dtype, shape, nullptr};
-  const std::int64_t bytes = ref.bytes();
-  const std::int64_t start = used_ + guard_bytes;
-  const std::int64_t end = start + bytes;
+  const std::int64_t start = used_ + guard_bytes, bytes = bytes_within(static_cast<std::int64_t>(mapping_bytes - control_bytes) - 2 * guard_bytes - start, name, ref);
   // The zone behind a tensor starts at its last byte, not at the next line: one byte too many is seen.
-  if (static_cast<std::size_t>(end) + 2 * guard_bytes + control_bytes > mapping_bytes) throw Error(Error::Kind::bad_input, "the call's tensors are larger than the shared memory");
+  const std::int64_t end = start + bytes;
   ref.data = data_ + start;
   fill(data_ + used_, guard_bytes, guard_pattern);
   used_ = rounded_up(end, 64);

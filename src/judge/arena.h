@@ -53,7 +53,6 @@ class Arena {
     TensorRef ref;      // into the arena
     bool output, in_place;
   };
-  std::byte* place(std::int64_t bytes);
   void add(const std::string& name, Dtype dtype, const Shape& shape, bool output, bool in_place);
 
   int descriptor_ = -1;

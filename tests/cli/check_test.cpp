@@ -92,6 +92,26 @@ TEST(Check, a_damaged_file_is_one_line_and_the_others_are_still_checked) {
   EXPECT_THAT(outcome.out, HasSubstr("1 held, 0 failed, 1 of 2 files not checked"));
 }
 
+// Factors without elements, a product without end: of 2^64 bytes, which 64 bits hold as 0, and of more elements than any tensor has.
+TEST(Check, a_case_whose_outputs_fit_no_memory_is_named_with_the_output) {
+  const Scratch scratch;
+  for (const auto& [length, complaint] : {std::pair(std::int64_t{1} << 31, "tensor 'C': shape [2147483648, 2147483648] of f32 is too large: the call's shared memory has room for "),
+                                          std::pair(std::int64_t{1} << 32, "tensor 'C': shape [4294967296, 4294967296] has more than 2^62 elements")}) {
+    CaseFile file;
+    file.task = "splitk_tall_skinny_gemm";
+    file.name = "endless";
+    file.inputs.add("A", Tensor(Dtype::f32, {length, 0}));
+    file.inputs.add("B", Tensor(Dtype::f32, {0, length}));
+    file.outputs.add("C", Tensor(Dtype::f32, {0, 0}));
+    const std::string path = scratch.file(std::to_string(length) + ".h5");
+    write_case_file(path, file);
+    const Outcome outcome = faibench({"check", path});
+    EXPECT_EQ(outcome.code, 2) << outcome.out;
+    EXPECT_TRUE(is_one_complaint(outcome.err)) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(path + ": " + complaint));
+  }
+}
+
 TEST(Check, a_missing_file_a_foreign_task_and_an_unknown_variant_are_one_line_each) {
   const Scratch scratch;
   CaseFile file;
