@@ -33,15 +33,38 @@ Rejected check_dtype(const TensorSpec& spec, const TensorRef& tensor, const Tens
   return reject("wrong_dtype", spec.name, -1, std::string(name_of(tensor.dtype)), "it must be " + std::string(name_of(model->dtype)) + " like " + spec.dtype_of);
 }
 
-Rejected check_dims(const TensorSpec& spec, const TensorRef& tensor, Dims& dims) {
+Rejected wrong_size(const TensorSpec& spec, const TensorRef& tensor, std::size_t d, std::int64_t wanted, const std::string& why) {
+  const std::string& text = spec.extents[d].text();
+  const std::string number = std::to_string(wanted);
+  return reject("dim_mismatch", spec.name, -1, to_string(tensor.shape), "dimension " + std::to_string(d) + (text == number ? "" : " (" + text + ")") + " must be " + number + why);
+}
+
+// The tensor that gave a letter a value below 0, "n+1" where it has no row, is the one to mend: `extent`, of `size` in `other`, says how long it must be.
+Rejected too_short(const std::vector<TensorSpec>& specs, const TensorRefMap& inputs, const Extent& extent, std::int64_t size, const std::string& other) {
+  Dims meant;
+  if (!extent.bind(meant, size)) return std::nullopt;
+  for (const TensorSpec& spec : specs) {
+    const TensorRef* tensor = inputs.find(spec.name);
+    for (std::size_t d = 0; tensor && d < spec.extents.size(); ++d) {
+      Dims given;
+      if (!spec.extents[d].bind(given, tensor->shape[d]) || given.begin()->first != meant.begin()->first || given.begin()->second >= 0) continue;
+      return wrong_size(spec, *tensor, d, *spec.extents[d].value(meant), " as " + other + " is " + to_string(inputs.at(other).shape));
+    }
+  }
+  return std::nullopt;
+}
+
+Rejected check_dims(const std::vector<TensorSpec>& specs, const TensorSpec& spec, const TensorRefMap& inputs, Dims& dims) {
+  const TensorRef& tensor = inputs.at(spec.name);
   for (std::size_t d = 0; d < spec.extents.size(); ++d) {
     const Extent& extent = spec.extents[d];
     const std::int64_t size = tensor.shape[d];
     if (extent.bind(dims, size)) continue;
     const auto wanted = extent.value(dims);
     if (!wanted || *wanted == size) continue;
-    return reject("dim_mismatch", spec.name, -1, to_string(tensor.shape),
-                  "dimension " + std::to_string(d) + " (" + extent.text() + ") must be " + std::to_string(*wanted) + " as in the tensors before it");
+    if (*wanted < 0)
+      if (Rejected rejected = too_short(specs, inputs, extent, size, spec.name)) return rejected;
+    return wrong_size(spec, tensor, d, *wanted, extent.value({}) ? "" : " as in the tensors before it");
   }
   return std::nullopt;
 }
@@ -135,7 +158,7 @@ Rejected Contract::check_general(const TensorRefMap& inputs, Dims& dims) const {
         return reject("wrong_rank", spec.name, -1, to_string(tensor.shape), "it must be " + text_of(spec.extents));
       }))
     return r;
-  if (Rejected r = for_present([&](const TensorSpec& spec, const TensorRef& tensor) { return check_dims(spec, tensor, dims); })) return r;
+  if (Rejected r = for_present([&](const TensorSpec& spec, const TensorRef&) { return check_dims(inputs_, spec, inputs, dims); })) return r;
   return for_present([&](const TensorSpec& spec, const TensorRef& tensor) -> Rejected {
     return spec.last_offset ? check_offsets(spec, tensor, dims) : std::nullopt;
   });

@@ -101,7 +101,10 @@ CaseFile read_unguarded(const std::filesystem::path& path) {
   contents.task = hdf5::text_attribute(file.get(), "task");
   contents.name = hdf5::text_attribute(file.get(), "case");
   if (hdf5::has_attribute(file.get(), "note")) contents.note = hdf5::text_attribute(file.get(), "note");
-  if (hdf5::has_attribute(file.get(), "expect_error")) contents.expect_error = hdf5::text_attribute(file.get(), "expect_error");
+  if (hdf5::has_attribute(file.get(), "expect_error")) {
+    contents.expect_error = hdf5::text_attribute(file.get(), "expect_error");
+    if (contents.expect_error.empty()) throw Error(Error::Kind::bad_input, "attribute 'expect_error' is empty: name the code of the rejection, or leave the attribute out of a case with outputs");
+  }
   if (contents.task.empty()) throw Error(Error::Kind::bad_input, "attribute 'task' is empty");
   hdf5::StorageAllowance allowance(static_cast<std::int64_t>(std::filesystem::file_size(path)));
   contents.inputs = read_group(file.get(), "inputs", allowance);

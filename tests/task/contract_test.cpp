@@ -82,6 +82,24 @@ TEST(Contract, a_letter_bound_twice_is_a_mismatch_of_the_later_tensor) {
   EXPECT_EQ(rejection_of(inputs).tensor, "totals");
 }
 
+TEST(Contract, an_empty_list_of_offsets_is_a_mismatch_of_its_own) {
+  TensorMap inputs = fake_inputs();
+  replace(inputs, "offsets", Tensor(Dtype::i64, {0}));
+  EXPECT_EQ(rejection_of(inputs).code, "dim_mismatch");
+  EXPECT_EQ(rejection_of(inputs).message, "offsets is [0]: dimension 0 (G+1) must be 3 as totals is [2]");
+}
+
+TEST(Contract, a_mismatch_says_what_the_dimension_must_be) {
+  TensorMap inputs = fake_inputs();
+  replace(inputs, "totals", Tensor(Dtype::i64, {3}));
+  EXPECT_EQ(rejection_of(inputs).message, "totals is [3]: dimension 0 (G) must be 2 as in the tensors before it");
+  Contract contract;
+  contract.input("pairs", {Dtype::i32}, {"N", "2"}, "of a fixed length");
+  TensorMap triples;
+  triples.add("pairs", Tensor(Dtype::i32, {4, 3}));
+  EXPECT_EQ(contract.validate(refs(triples))->message, "pairs is [4, 3]: dimension 1 must be 2");
+}
+
 TEST(Contract, general_codes_come_in_their_order) {
   TensorMap inputs = fake_inputs();  // every fault at once, taken away one after another
   inputs.erase("threshold");

@@ -184,6 +184,12 @@ const Wrong wrongs[] = {
      }},
     {"no_inputs", "inputs: missing", [](hid_t file, hid_t) { H5Ldelete(file, "inputs", H5P_DEFAULT); }},
     {"no_outputs", "has neither outputs nor expect_error", [](hid_t file, hid_t) { H5Ldelete(file, "outputs", H5P_DEFAULT); }},
+    {"an_empty_rejection", "attribute 'expect_error' is empty: name the code of the rejection, or leave the attribute out", [](hid_t file, hid_t) { hdf5::write_text_attribute(file, "expect_error", ""); }},
+    {"an_empty_rejection_without_outputs", "attribute 'expect_error' is empty",
+     [](hid_t file, hid_t) {
+       H5Ldelete(file, "outputs", H5P_DEFAULT);
+       hdf5::write_text_attribute(file, "expect_error", "");
+     }},
     {"outputs_of_a_rejection", "has outputs although expect_error is 'bad'", [](hid_t file, hid_t) { hdf5::write_text_attribute(file, "expect_error", "bad"); }},
     {"inputs_that_are_a_dataset", "inputs: is no group",
      [](hid_t file, hid_t) {
