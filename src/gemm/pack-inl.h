@@ -1,4 +1,4 @@
-// Operands on their way into panels: f16 becomes f32, transposed becomes plain. Included by multiply.cpp once for each instruction set.
+// Operands on their way into panels: f16 becomes f32, transposed becomes plain. Included by multiply.cpp and f64.cpp once for each instruction set.
 #if defined(FAIBENCH_GEMM_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)  // Highway's guard: once a target
 #ifdef FAIBENCH_GEMM_PACK_INL_H
 #undef FAIBENCH_GEMM_PACK_INL_H

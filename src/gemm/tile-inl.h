@@ -1,4 +1,4 @@
-// The register tile: rows x (1 or 2 vectors) of sums stay in registers while k runs. Included by multiply.cpp once for each instruction set.
+// The register tile: rows x (1 or 2 vectors) of sums stay in registers while k runs. Included by multiply.cpp and f64.cpp once for each instruction set.
 #if defined(FAIBENCH_GEMM_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)  // Highway's guard: once a target
 #ifdef FAIBENCH_GEMM_TILE_INL_H
 #undef FAIBENCH_GEMM_TILE_INL_H
