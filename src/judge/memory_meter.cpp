@@ -45,9 +45,12 @@ bool MemoryMeter::look(Held& held) const {
     const std::int64_t value = std::atoll(line.c_str() + colon + 1);
     if (name == "VmHWM") held.high_water = value * 1024;
     else if (name == "VmRSS") held.resident = value * 1024;
-    else if (name == "RssAnon" || name == "RssShmem" || name == "VmSwap") held.beside_files += value * 1024;
+    else if (name == "RssAnon" || name == "VmSwap") held.anonymous += value * 1024;
+    else if (name == "RssShmem") held.beside_files += value * 1024;
   }
+  held.beside_files += held.anonymous;
   held.mapped = mapped();
+  held.shared = shared_memory(folder_);
   return held.resident > 0;
 }
 
@@ -70,22 +73,34 @@ std::int64_t MemoryMeter::mapped() const {
   return bytes;
 }
 
-// Anonymous and shared pages that no other process maps: children share theirs with the process until one of them writes.
-std::int64_t MemoryMeter::held_by_group() const {
-  std::int64_t bytes = 0;
+// Pages that no other process maps: children share theirs with the process until one of them writes.
+MemoryMeter::Group MemoryMeter::held_by_group() const {
+  Group group;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const pid_t pid = static_cast<pid_t>(std::atol(entry.path().filename().c_str()));
     if (pid <= 0 || pid == process_ || getpgid(pid) != process_) continue;
+    std::int64_t dirty = 0, shared = 0;
     std::ifstream sums(entry.path() / "smaps_rollup");
-    for (std::string line; std::getline(sums, line);)
-      if (line.starts_with("Private_Dirty:")) bytes += std::atoll(line.c_str() + 14) * 1024;
+    for (std::string line; std::getline(sums, line);) {
+      if (line.starts_with("Private_Dirty:")) dirty = std::atoll(line.c_str() + 14) * 1024;
+      else if (line.starts_with("Pss_Shmem:")) shared = std::atoll(line.c_str() + 10) * 1024;
+    }
+    group.alone += dirty;
+    group.alone_anonymous += std::max<std::int64_t>(0, dirty - shared);
+    for (const auto& [file, bytes] : shared_memory(entry.path())) group.shared[file] = std::max(group.shared[file], bytes);
   }
-  return bytes;
+  return group;
 }
 
 void MemoryMeter::take(const Held& held) {
-  peak_ = std::max({peak_, group_ + held.resident - before_.resident, group_ + held.beside_files - before_.beside_files, group_ + held.mapped - before_.mapped});
+  SharedMemory taken = group_.shared;
+  for (const auto& [file, bytes] : held.shared) taken[file] = std::max(taken[file], bytes);
+  std::int64_t shared = 0;
+  for (const auto& [file, bytes] : taken)
+    if (!before_.shared.contains(file)) shared += bytes;
+  peak_ = std::max({peak_, group_.alone + held.resident - before_.resident, group_.alone + held.beside_files - before_.beside_files,
+                    group_.alone_anonymous + shared + held.anonymous - before_.anonymous, group_.alone_anonymous + shared + held.mapped - before_.mapped});
 }
 
 void MemoryMeter::start_call() {
@@ -95,7 +110,7 @@ void MemoryMeter::start_call() {
   }
   Held held;
   peak_ = 0;
-  group_ = 0;
+  group_ = {};
   if (look(held)) take(held);
   start_high_water_ = held.high_water;
   sampler_ = std::jthread([this](const std::stop_token& stop) {

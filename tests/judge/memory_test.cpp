@@ -57,7 +57,8 @@ TEST(Memory, what_a_call_holds_is_measured_and_not_only_compared) {
 class TooMuch : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Memory, TooMuch,
                          testing::Values("freed_again", "many_small_blocks", "mapped_and_unmapped", "shared_mapping", "behind_the_outputs", "only_mapped", "static_buffer", "taken_when_loaded",
-                                         "kept_from_call_to_call", "a_share_in_each_thread", "deep_stack", "in_a_child", "other_pages_given_back"),
+                                         "kept_from_call_to_call", "a_share_in_each_thread", "deep_stack", "in_a_child", "between_children", "other_pages_given_back", "shared_tensors_given_back",
+                                         "open_and_not_mapped"),
                          [](const auto& info) { return std::string(info.param); });
 TEST_P(TooMuch, is_found_however_it_is_held) {
   const MemoryFinding finding = judged(GetParam());
