@@ -8,71 +8,21 @@
 #include <string>
 #include <vector>
 
+#include "gemm/f64.h"
+
 namespace faibench::fp16_tensorcore_mma_gemm {
 namespace {
 
-// ---- A @ B in f64: blocks of 4 rows by 16 columns, 256 deep, from packed copies ----
-
-constexpr std::int64_t block_rows = 4, block_columns = 16, block_depth = 256;
 constexpr std::int64_t alone = 1 << 18;  // operations below which a team of threads costs more than it saves
-using Eight = double __attribute__((vector_size(64)));
-
-std::int64_t blocks(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
-
-/// c[4][16] = a[depth][4] transposed, times b[depth][16].
-__attribute__((target_clones("default", "avx2", "avx512f")))
-void multiply_block(const double* a, const double* b, std::int64_t depth, double* c) {
-  Eight sums[block_rows][2] = {};
-  for (std::int64_t k = 0; k < depth; ++k) {
-    const Eight* row = reinterpret_cast<const Eight*>(b + k * block_columns);
-    const Eight left = row[0], right = row[1];
-    for (int i = 0; i < block_rows; ++i) {
-      const double factor = a[k * block_rows + i];
-      sums[i][0] += left * factor;
-      sums[i][1] += right * factor;
-    }
-  }
-  for (int i = 0; i < block_rows; ++i)
-    for (int half = 0; half < 2; ++half) reinterpret_cast<Eight*>(c)[2 * i + half] = sums[i][half];
-}
-
-/// A as [K / 256][M / 4][256][4], zeros past its edges.
-std::vector<double> pack_rows(View<const f16, 2> A) {
-  const std::int64_t M = A.extent(0), K = A.extent(1), row_blocks = blocks(M, block_rows);
-  std::vector<double> packed(static_cast<std::size_t>(blocks(K, block_depth) * row_blocks * block_rows * block_depth));
-#pragma omp parallel for schedule(static) if (M * K > alone)
-  for (std::int64_t i = 0; i < M; ++i)
-    for (std::int64_t k = 0; k < K; ++k) {
-      const std::int64_t block = k / block_depth * row_blocks + i / block_rows;
-      packed[static_cast<std::size_t>((block * block_depth + k % block_depth) * block_rows + i % block_rows)] = static_cast<double>(to_float(A(i, k)));
-    }
-  return packed;
-}
 
 std::vector<double> product_in_f64(View<const f16, 2> A, View<const f16, 2> B) {
-  const std::int64_t M = A.extent(0), N = B.extent(1), K = A.extent(1), row_blocks = blocks(M, block_rows);
-  std::vector<double> product(static_cast<std::size_t>(M * N));
-  if (product.empty()) return product;
-  const std::vector<double> packed = pack_rows(A);
-#pragma omp parallel for schedule(dynamic, 1) if (M * N * K > alone)
-  for (std::int64_t first = 0; first < N; first += block_columns) {
-    alignas(64) double panel[block_depth * block_columns], c[block_rows * block_columns];
-    const std::int64_t columns = std::min(block_columns, N - first);
-    for (std::int64_t k0 = 0; k0 < K; k0 += block_depth) {
-      const std::int64_t depth = std::min(block_depth, K - k0);
-      for (std::int64_t k = 0; k < depth; ++k)
-        for (std::int64_t j = 0; j < block_columns; ++j) panel[k * block_columns + j] = j < columns ? static_cast<double>(to_float(B(k0 + k, first + j))) : 0.0;
-      for (std::int64_t block = 0; block < row_blocks; ++block) {
-        multiply_block(packed.data() + (k0 / block_depth * row_blocks + block) * block_depth * block_rows, panel, depth, c);
-        for (std::int64_t i = 0; i < std::min(block_rows, M - block * block_rows); ++i)
-          for (std::int64_t j = 0; j < columns; ++j) product[static_cast<std::size_t>((block * block_rows + i) * N + first + j)] += c[i * block_columns + j];
-      }
-    }
-  }
+  const std::int64_t M = A.extent(0), N = B.extent(1), K = A.extent(1);
+  std::vector<double> a(static_cast<std::size_t>(M * K)), product(static_cast<std::size_t>(M * N));
+#pragma omp parallel for schedule(static) if (M * K > alone)
+  for (std::int64_t i = 0; i < M * K; ++i) a[static_cast<std::size_t>(i)] = static_cast<double>(to_float(A.data()[i]));
+  gemm::multiply_f64(M, N, std::vector<gemm::F64Term>{{a.data(), gemm::matrix(B), K}}, product.data());
   return product;
 }
-
-// ---- the rules for one element ----
 
 bool is_integer(f16 x) {
   const float value = to_float(x);

@@ -5,37 +5,10 @@
 #include <limits>
 #include <vector>
 
+#include "gemm/f64.h"
+
 namespace faibench::sgemm_register_blocktiling {
 namespace {
-
-constexpr std::int64_t panel = 16, block = 4;  // columns of B, rows of A at a time
-using Eight = double __attribute__((vector_size(64), aligned(8), may_alias));
-using EightBits = long long __attribute__((vector_size(64)));
-
-/// values[4][16] = a[4][K] @ b[K][16] and the same of the magnitudes.
-__attribute__((target_clones("default", "avx2", "avx512f")))
-void multiply_block(const double* const* a, const double* b, std::int64_t K, double* values, double* sizes) {
-  constexpr long long all_but_sign = std::numeric_limits<long long>::max();
-  Eight value[block][2] = {}, size[block][2] = {};
-  for (std::int64_t k = 0; k < K; ++k) {
-    const Eight* row = reinterpret_cast<const Eight*>(b + k * panel);
-    const Eight left = row[0], right = row[1];
-    const Eight left_size = reinterpret_cast<Eight>(reinterpret_cast<EightBits>(left) & all_but_sign);
-    const Eight right_size = reinterpret_cast<Eight>(reinterpret_cast<EightBits>(right) & all_but_sign);
-    for (std::int64_t i = 0; i < block; ++i) {
-      const double factor = a[i][k], factor_size = std::fabs(factor);
-      value[i][0] += left * factor;
-      value[i][1] += right * factor;
-      size[i][0] += left_size * factor_size;
-      size[i][1] += right_size * factor_size;
-    }
-  }
-  for (std::int64_t i = 0; i < block; ++i)
-    for (int half = 0; half < 2; ++half) {
-      reinterpret_cast<Eight*>(values)[2 * i + half] = value[i][half];
-      reinterpret_cast<Eight*>(sizes)[2 * i + half] = size[i][half];
-    }
-}
 
 bool is_integer(float x) { return std::isfinite(x) && x == std::trunc(x); }
 
@@ -80,32 +53,19 @@ bool right(const Call& c, std::int64_t i, std::int64_t j, double sum, double siz
 
 /// The wrong element that stands first in D.
 Wrong first_wrong(const Call& c) {
-  const std::int64_t M = c.D.extent(0), N = c.D.extent(1), K = c.product ? c.A.extent(1) : 0, panels = (N + panel - 1) / panel;
-  std::vector<double> a(static_cast<std::size_t>(M * K));
-  for (std::int64_t i = 0; i < M * K; ++i) a[static_cast<std::size_t>(i)] = static_cast<double>(c.A.data()[i]);
+  const std::int64_t M = c.D.extent(0), N = c.D.extent(1), K = c.product ? c.A.extent(1) : 0;
+  const std::vector<double> a(c.A.data(), c.A.data() + M * K);
+  std::vector<double> a_size(a.size());
+  std::ranges::transform(a, a_size.begin(), [](double x) { return std::fabs(x); });
   Wrong first;
-#pragma omp parallel if (M * N * K > 1 << 18)  // smaller ones end before a second thread is awake
-  {
-    std::vector<double> b(static_cast<std::size_t>(K * panel));  // (K, panel)
-    double values[block * panel], sizes[block * panel];
+  gemm::multiply_f64(M, N, std::vector<gemm::F64Term>{{a.data(), gemm::matrix(c.B), K, a_size.data()}}, true, [&](const gemm::F64Columns& done) {
     Wrong mine, wrong;
-#pragma omp for schedule(dynamic)
-    for (std::int64_t p = 0; p < panels; ++p) {
-      const std::int64_t j0 = p * panel, count = std::min(panel, N - j0);
-      for (std::int64_t k = 0; k < K; ++k)
-        for (std::int64_t j = 0; j < panel; ++j) b[static_cast<std::size_t>(k * panel + j)] = j < count ? static_cast<double>(c.B(k, j0 + j)) : 0.0;
-      for (std::int64_t i0 = 0; i0 < M; i0 += block) {
-        const double* rows[block];
-        for (std::int64_t i = 0; i < block; ++i) rows[i] = a.data() + std::min(i0 + i, M - 1) * K;
-        multiply_block(rows, b.data(), K, values, sizes);
-        for (std::int64_t i = i0; i < std::min(M, i0 + block); ++i)
-          for (std::int64_t j = 0; j < count; ++j)
-            if (!right(c, i, j0 + j, values[(i - i0) * panel + j], sizes[(i - i0) * panel + j], wrong) && wrong.index < mine.index) mine = wrong;
-      }
-    }
-#pragma omp critical
+    for (std::int64_t i = 0; i < M; ++i)
+      for (std::int64_t j = 0; j < done.columns; ++j)
+        if (!right(c, i, done.column + j, done.values[i * done.pitch + j], done.sizes[i * done.pitch + j], wrong) && wrong.index < mine.index) mine = wrong;
+#pragma omp critical(sgemm_gate)
     if (mine.index < first.index) first = mine;
-  }
+  });
   return first;
 }
 
