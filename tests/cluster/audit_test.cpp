@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 
 namespace faibench {
 namespace {
@@ -109,9 +109,9 @@ TEST(Audit, keeps_of_the_environment_what_differs_from_rank_0) {
 TEST(Audit, takes_milliseconds_for_a_thousand_ranks) {
   std::vector<Place> places;
   for (int rank = 0; rank < 1024; ++rank) places.push_back(on(rank / 8 * 8, {rank % 8}));
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process alone
   EXPECT_THAT(audit(places).notices, IsEmpty());
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  EXPECT_LT(std::clock() - start, CLOCKS_PER_SEC);
 }
 
 TEST(RanksText, names_hosts_and_cuts_long_lists) {

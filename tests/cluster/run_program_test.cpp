@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <map>
-#include <thread>
 
 #include "cli/program.h"
+#include "launch/journal_state.h"
+#include "patience.h"
 #include "results/run_file.h"
 #include "task/catalog.h"
 #include "task/task.h"
@@ -61,13 +62,17 @@ TEST(Run, gives_the_same_verdicts_on_any_number_of_ranks) {
 
 TEST(Run, works_alone_without_a_launcher) {
   const Scratch scratch;
-  const Outcome outcome = run_command([&] {
-    auto words = quick_with({"--tasks", "grpo*", "--out", scratch.file("run.h5")});
-    words.insert(words.begin(), {program(), "run"});
-    return words;
-  }());
+  auto words = quick_with({"--tasks", "grpo*", "--out", scratch.file("run.h5"), "--force"});
+  words.insert(words.begin(), {program(), "run"});
+  Outcome outcome;
+  std::vector<Record> records;
+  for (int tries = 0; tries < 5; ++tries) {  // a busy machine may leave the times too noisy to be scored
+    outcome = run_command(words);
+    records = read_run_file(scratch.file("run.h5")).records;
+    ASSERT_EQ(records.size(), 1u);
+    if (records[0].verdict != Verdict::noisy) break;
+  }
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(read_run_file(scratch.file("run.h5")).records.size(), 1u);
 }
 
 TEST(Run, resumes_without_judging_twice) {
@@ -97,11 +102,7 @@ TEST(Run, keeps_what_was_judged_when_it_is_told_to_stop) {
     execv(arguments[0], arguments.data());
     _exit(127);
   }
-  for (int i = 0; i < 600; ++i) {  // until something was judged
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    std::error_code error;
-    if (std::filesystem::exists(scratch.file("run.jsonl"), error) && !read_text(scratch.file("run.jsonl")).empty() && read_journal(scratch.file("run.jsonl")).records.size() >= 1) break;
-  }
+  EXPECT_TRUE(wait_until([&] { return journal_state(file).records >= 1; }));
   kill(pid, SIGTERM);
   int status = 0;
   ASSERT_EQ(waitpid(pid, &status, 0), pid);
@@ -151,7 +152,7 @@ TEST(Run, a_full_disk_is_one_line_and_loses_no_finished_verdict) {
   EXPECT_EQ(outcome.code, 2) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("No space left on device"));
   EXPECT_EQ(outcome.err.find("faibench: "), outcome.err.rfind("faibench: ")) << "more than one message: " << outcome.err;
-  for (const Record& record : read_journal(folder + "/run.jsonl").records) EXPECT_EQ(record.verdict, Verdict::passed) << record.task;  // what is there is whole
+  for (const Record& record : read_journal(folder + "/run.jsonl").records) EXPECT_TRUE(record.verdict == Verdict::passed || record.verdict == Verdict::noisy) << to_json(record);  // what is there is whole
 }
 
 TEST(Run, a_read_only_folder_is_one_line) {

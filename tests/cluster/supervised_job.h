@@ -19,6 +19,7 @@
 #include "cli/program.h"
 #include "launch/journal_state.h"
 #include "launch/stamp.h"
+#include "patience.h"
 #include "results/run_file.h"
 
 namespace faibench::testing_support {
@@ -85,44 +86,45 @@ class SupervisedJob {
 
   /// True when `holds` came true while the job ran.
   bool until(const std::function<bool()>& holds) {
-    for (const double end = test_clock() + 60; test_clock() < end && !ended();) {
+    for (const double start = test_clock(); test_clock() - start < 60 * patience() && !ended();) {
       if (holds()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     return false;
   }
-  /// Until the journal has so many records and that rank has something in hand whose name contains `item`.
-  bool until_busy(const std::string& file, int rank, int records, const std::string& item = "") {
-    return until([&] {
+  /// Until the journal has so many records and that rank has something in hand whose name contains `item`: its process, or -1. `signal` is sent to it in the same moment.
+  pid_t until_busy(const std::string& file, int rank, int records, const std::string& item = "", int signal = 0) {
+    pid_t pid = -1;
+    until([&] {
+      if (journal_state(file).records < records) return false;
       const auto stamp = read_stamp(stamp_folder(file), rank);
-      return stamp && kill(stamp->pid, 0) == 0 && !stamp->item.empty() && stamp->item.find(item) != std::string::npos && journal_state(file).records >= records;
+      if (!stamp || stamp->item.empty() || stamp->item.find(item) == std::string::npos || kill(stamp->pid, signal) != 0) return false;
+      pid = stamp->pid;
+      return true;
     });
+    return pid;
   }
   bool signal_role(const std::string& role, int signal) {
     const auto all = processes();
     const auto found = all.find(role);
     return found != all.end() && kill(found->second, signal) == 0;
   }
-  /// Seconds from now until the output has the text; negative: not within `most`.
+  /// Seconds from now until the output has the text; negative: not within `most`, or what that is on a busy machine.
   double seconds_until_said(const std::string& text, double most) {
     const double start = test_clock();
-    while (test_clock() - start < most) {
+    while (test_clock() - start < most * patience()) {
       if (output().find(text) != std::string::npos) return test_clock() - start;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     return -1;
   }
   int wait() {
-    for (const double end = test_clock() + 120; test_clock() < end && !ended();) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (const double start = test_clock(); test_clock() - start < 120 * patience() && !ended();) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return code_.value_or(-1);
   }
-  /// Whether the last process is gone within `seconds`.
+  /// Whether the last process is gone within `seconds`, or what that is on a busy machine.
   bool nothing_left(double seconds) const {
-    for (const double end = test_clock() + seconds; test_clock() < end;) {
-      if (processes().empty()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    return processes().empty();
+    return wait_until([&] { return processes().empty(); }, seconds);
   }
 
  private:

@@ -13,6 +13,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
+// On a machine that is not busy with other things; see patience().
 constexpr double death_seconds = 10;     // until a death is named
 constexpr double leftover_seconds = 15;  // until no process is left
 const std::vector<std::string> two_ranks = {"-n", "2", "--hang-after", "4"};
@@ -58,13 +59,11 @@ void hurt_a_rank(int rank, int signal, const std::string& item, const std::strin
   const Scratch scratch;
   const std::string file = scratch.file("run.h5");
   SupervisedJob run(scratch, two_ranks, job(file));
-  ASSERT_TRUE(run.until_busy(file, rank, 1, item)) << run.output();
+  ASSERT_GT(run.until_busy(file, rank, 1, item, signal), 0) << run.output();
   const std::int64_t before = journal_state(file).records;
-  ASSERT_TRUE(run.signal_role("rank " + std::to_string(rank), signal));
-  const double seconds = run.seconds_until_said("faibench: launch: rank " + std::to_string(rank) + " on " + host() + " " + words, deadline + 5);
+  const double seconds = run.seconds_until_said("faibench: launch: rank " + std::to_string(rank) + " on " + host() + " " + words, deadline);
   report(words.c_str(), seconds);
   EXPECT_GE(seconds, 0) << run.output();
-  EXPECT_LE(seconds, deadline);
   EXPECT_GE(journal_state(file).records, before);
   expect_a_whole_result(run, file);
 }
@@ -85,7 +84,7 @@ TEST(Supervised, a_killed_launcher_leaves_no_rank_and_the_run_goes_on) {
   const Scratch scratch;
   const std::string file = scratch.file("run.h5");
   SupervisedJob run(scratch, two_ranks, job(file));
-  ASSERT_TRUE(run.until_busy(file, 1, 1)) << run.output();
+  ASSERT_GT(run.until_busy(file, 1, 1), 0) << run.output();
   ASSERT_TRUE(run.signal_role("mpirun", SIGKILL));
   const double seconds = run.seconds_until_said("going on with launch 2", death_seconds);
   report("killed launcher", seconds);
@@ -99,7 +98,7 @@ TEST(Supervised, a_killed_supervisor_takes_its_job_with_it) {
   const std::string file = scratch.file("run.h5");
   {
     SupervisedJob run(scratch, two_ranks, job(file));
-    ASSERT_TRUE(run.until_busy(file, 1, 1)) << run.output();
+    ASSERT_GT(run.until_busy(file, 1, 1), 0) << run.output();
     kill(run.pid(), SIGKILL);
     EXPECT_TRUE(run.nothing_left(leftover_seconds));
   }
@@ -112,9 +111,7 @@ TEST(Supervised, an_item_that_breaks_every_launch_is_lost_and_the_others_are_jud
   const std::string file = scratch.file("run.h5");
   SupervisedJob run(scratch, two_ranks, job(file));
   for (int launch = 1; launch <= 3; ++launch) {  // whoever begins this gang dies
-    ASSERT_TRUE(run.until_busy(file, 1, 0, "tp_allreduce_bias_fuse/mpi@2")) << run.output();
-    const auto stamp = read_stamp(stamp_folder(file), 1);
-    ASSERT_TRUE(stamp && kill(stamp->pid, SIGKILL) == 0);  // at once: the gang takes some milliseconds
+    ASSERT_GT(run.until_busy(file, 1, 0, "tp_allreduce_bias_fuse/mpi@2", SIGKILL), 0) << run.output();
     ASSERT_GE(run.seconds_until_said("going on with launch " + std::to_string(launch + 1), death_seconds), 0) << run.output();
   }
   EXPECT_EQ(run.wait(), 1) << run.output();
@@ -139,12 +136,12 @@ TEST(Supervised, a_time_limit_stops_cleanly_and_the_next_job_goes_on) {
     const std::string file = scratch.file("run.h5");
     {
       SupervisedJob run(scratch, two_ranks, job(file));
-      ASSERT_TRUE(run.until_busy(file, 1, 1)) << run.output();
+      ASSERT_GT(run.until_busy(file, 1, 1), 0) << run.output();
       const double start = test_clock();
       kill(run.pid(), signal);
       EXPECT_EQ(run.wait(), code) << run.output();
       report("told to stop", test_clock() - start);
-      EXPECT_LT(test_clock() - start, death_seconds);
+      EXPECT_LT(test_clock() - start, death_seconds * patience());
       EXPECT_TRUE(run.nothing_left(1));
       EXPECT_THAT(run.output(), HasSubstr("go on with --resume " + file));
       EXPECT_FALSE(std::filesystem::exists(scratch.file("run.ranks")));
@@ -158,13 +155,13 @@ TEST(Supervised, a_rank_of_a_study_that_is_stopped_is_named_and_the_study_goes_o
   const Scratch scratch;
   const std::string file = scratch.file("study.h5");
   SupervisedJob study(scratch, two_ranks, {"scale", "tp_allreduce_bias_fuse", "--sizes", "1K,64K", "--variants", "mpi,mpi_baseline", "--budget", "0.3", "--visits", "2", "--out", file});
-  ASSERT_TRUE(study.until([&] { return journal_state(file).records >= 3 && read_stamp(stamp_folder(file), 1); })) << study.output();
+  std::optional<Stamp> stamp;
+  ASSERT_TRUE(study.until([&] { return journal_state(file).records >= 3 && (stamp = read_stamp(stamp_folder(file), 1)); })) << study.output();
   const std::string before = read_text(scratch.file("study.jsonl"));
-  ASSERT_TRUE(study.signal_role("rank 1", SIGSTOP));
-  const double seconds = study.seconds_until_said("faibench: launch: rank 1 on " + host() + " shows no sign of life", 15);
+  ASSERT_EQ(kill(stamp->pid, SIGSTOP), 0);
+  const double seconds = study.seconds_until_said("faibench: launch: rank 1 on " + host() + " shows no sign of life", 12);
   report("stopped rank of a study", seconds);
   EXPECT_GE(seconds, 0) << study.output();
-  EXPECT_LE(seconds, 12);
   EXPECT_EQ(study.wait(), 0) << study.output();
   EXPECT_TRUE(study.nothing_left(leftover_seconds));
   EXPECT_THAT(study.output(), HasSubstr("last seen in "));
@@ -180,13 +177,14 @@ TEST(Supervised, two_runs_at_once_are_one_run_and_one_line) {
   (void)unbroken();
   const Scratch scratch;
   const std::string file = scratch.file("run.h5");
-  SupervisedJob first(scratch, {"-n", "2", "--hang-after", "60"}, job(file));
-  ASSERT_TRUE(first.until_busy(file, 1, 1)) << first.output();
-  ASSERT_TRUE(first.signal_role("rank 0", SIGSTOP)) << "so that it is still at work when the others come, however long they take to start";
+  SupervisedJob first(scratch, {"-n", "2", "--hang-after", "1000"}, job(file));
+  ASSERT_GT(first.until_busy(file, 1, 1), 0) << first.output();
+  std::optional<Stamp> coordinator;
+  ASSERT_TRUE(first.until([&] { return (coordinator = read_stamp(stamp_folder(file), 0)) && kill(coordinator->pid, SIGSTOP) == 0; })) << "so that it is still at work when the others come, however long they take to start";
   SupervisedJob second(scratch, two_ranks, job(file, {"--force", "--quiet"})), third(scratch, two_ranks, job("", {"--resume", file, "--quiet"}));
   EXPECT_EQ(second.wait(), 2) << second.output();
   EXPECT_EQ(third.wait(), 2) << third.output();
-  ASSERT_TRUE(first.signal_role("rank 0", SIGCONT));
+  ASSERT_EQ(kill(coordinator->pid, SIGCONT), 0);
   for (SupervisedJob* late : {&second, &third}) {
     const std::string said = late->output();
     EXPECT_THAT(said, HasSubstr("run.jsonl: another run is writing it\n"));

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "launch/launcher_words.h"
+#include "patience.h"
 #include "temporary_folder.h"
 
 namespace faibench {
@@ -17,8 +18,9 @@ namespace {
 
 using testing::HasSubstr;
 using testing_support::TemporaryFolder;
+using testing_support::wait_until;
 
-// The first line that the watchdog says, within five seconds.
+// The first line that the watchdog says.
 class Words {
  public:
   std::function<void(const std::string&)> hear() {
@@ -28,7 +30,7 @@ class Words {
   }
   std::string wait() {
     auto future = line_.get_future();
-    return future.wait_for(std::chrono::seconds(5)) == std::future_status::ready ? future.get() : "nothing";
+    return future.wait_for(std::chrono::seconds(100)) == std::future_status::ready ? future.get() : "nothing";
   }
   [[nodiscard]] bool told() const { return told_; }
 
@@ -62,27 +64,36 @@ TEST(Watchdog, names_rank_host_phase_and_task_of_what_is_stuck) {
   EXPECT_EQ(casualty->host, "node7");
 }
 
+// Three deadlines long. Where this thread itself was late by most of one, the watchdog may have been right, and it is tried again.
 TEST(Watchdog, is_silent_while_the_main_thread_steps) {
-  Words words;
-  Watchdog watchdog(0, 2, "node7", 60, words.hear());
-  for (int i = 0; i < 30; ++i) {
-    watchdog.enter("idle", 0.8);
-    std::this_thread::sleep_for(std::chrono::milliseconds(80));
+  for (int tries = 0; tries < 20; ++tries) {
+    Words words;
+    Watchdog watchdog(0, 2, "node7", 60, words.hear());
+    std::chrono::duration<double> longest{0};
+    auto before = std::chrono::steady_clock::now();
+    for (int i = 0; i < 30; ++i) {
+      watchdog.enter("idle", 0.8);
+      longest = std::max<std::chrono::duration<double>>(longest, std::chrono::steady_clock::now() - before);
+      before = std::chrono::steady_clock::now();
+      std::this_thread::sleep_for(std::chrono::milliseconds(80));
+    }
+    longest = std::max<std::chrono::duration<double>>(longest, std::chrono::steady_clock::now() - before);
+    if (!words.told()) return;
+    ASSERT_GT(longest.count(), 0.6) << "it spoke of " << words.wait();
   }
-  EXPECT_FALSE(words.told());
+  GTEST_SKIP() << "this machine does not let a thread step once in 0.8 s";
 }
 
 TEST(Watchdog, leaves_its_stamp_in_the_folder_at_once_when_an_item_begins) {
   const TemporaryFolder folder;
   Words words;
-  Watchdog watchdog(3, 4, "node7", 60, words.hear());
+  Watchdog watchdog(3, 1000, "node7", 60, words.hear());  // of so many ranks, the next beat is a quarter of a minute away
   watchdog.publish(folder.path());
   const auto item_is = [&](const std::string& item) {
-    for (int i = 0; i < 100; ++i) {
-      if (const auto stamp = read_stamp(folder.path(), 3); stamp && stamp->item == item) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return false;
+    return wait_until([&] {
+      const auto stamp = read_stamp(folder.path(), 3);
+      return stamp && stamp->item == item;
+    }, 5);
   };
   watchdog.enter("judging", 60, "t/cpu", "case a");
   EXPECT_TRUE(item_is("t/cpu"));

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <numeric>
 #include <thread>
 
 #include "collectives/fake_nccl.h"
+#include "patience.h"
 
 namespace faibench {
 namespace {
@@ -18,7 +20,7 @@ using Counts = std::vector<std::int64_t>;
 
 /// Runs `body` as every rank of a group at once, each on a thread; gives what each threw ("" where nothing).
 template <class F>
-std::vector<std::string> run_ranks(NcclFabric& fabric, int ranks, F body, NcclOptions options = {.patience_seconds = 20}) {
+std::vector<std::string> run_ranks(NcclFabric& fabric, int ranks, F body, NcclOptions options = {.patience_seconds = 60}) {
   NcclLibrary::Id id = FakeNccl(fabric, 0).unique_id();
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
@@ -117,7 +119,7 @@ TEST(NcclCommunicator, takes_device_buffers_without_staging) {
     group.all_reduce(data, data, 3, Dtype::f32, Reduce::sum);
     EXPECT_EQ(data[2], 3.0f);
     library.free(data);
-  }, {.buffers_on_device = true, .patience_seconds = 20}));
+  }, {.buffers_on_device = true, .patience_seconds = 60}));
 }
 
 TEST(NcclCommunicator, messages_of_one_exchange_progress_together_whatever_their_order) {
@@ -199,10 +201,19 @@ TEST(NcclCommunicator, a_peer_that_dies_ends_the_wait_of_all_others_and_the_grou
 
 TEST(NcclCommunicator, gives_up_on_a_peer_that_never_comes) {
   NcclFabric fabric;
-  const auto errors = run_ranks(fabric, 2, [](Communicator& group, FakeNccl&) {
-    if (group.rank() == 1) return std::this_thread::sleep_for(std::chrono::milliseconds(400));
-    group.barrier();
-  }, {.patience_seconds = 0.1});
+  std::atomic<bool> given_up = false;
+  const auto errors = run_ranks(fabric, 2, [&](Communicator& group, FakeNccl&) {
+    if (group.rank() == 1) {
+      EXPECT_TRUE(testing_support::wait_until([&] { return given_up.load(); }));
+      return;
+    }
+    try {
+      group.barrier();
+    } catch (const Error&) {
+      given_up = true;
+      throw;
+    }
+  }, {.patience_seconds = 2});  // in which both come through the start, too
   EXPECT_THAT(errors[0], HasSubstr("a peer is gone or made another call"));
   EXPECT_EQ(errors[1], "");
 }

@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "judge/candidate.h"
 #include "judge/judge.h"
@@ -23,11 +26,13 @@ struct Fault {
 void PrintTo(const Fault& fault, std::ostream* os) { *os << fault.library; }
 
 JudgeJob job_for(const std::string& library) {
+  adopt_orphans();
+  prctl(PR_SET_DUMPABLE, 0);  // as in a judge's process
   JudgeJob job;
   job.task = "coalesced_matrix_transpose";
   job.variant = "library:" + std::string(std::getenv("FAIBENCH_FAULTS")) + "/" + library + ".so";
   job.workload = "smoke";
-  job.call_limit_seconds = 1;
+  job.call_limit_seconds = library == "hang" ? 1 : 60;
   job.memory_limit_bytes = std::int64_t{256} << 20;
   job.budget_seconds = 0.1;
   job.ref_speedup = 3;
@@ -35,24 +40,30 @@ JudgeJob job_for(const std::string& library) {
 }
 
 Record judged(const std::string& library) {
-  adopt_orphans();
-  prctl(PR_SET_DUMPABLE, 0);  // as in a judge's process
-  return judge_task(job_for(library), worker_path(), [](const std::string&) {});
+  Record record;
+  for (int tries = 0; tries < 5; ++tries) {  // whatever is judged, a busy machine may leave its times too noisy to be scored
+    record = judge_task(job_for(library), worker_path(), [](const std::string&) {});
+    if (record.verdict != Verdict::noisy) break;
+  }
+  return record;
 }
 
-// Processes of any kind that a candidate of this test left behind.
+// Processes of any kind that a candidate of this test left behind: its orphans come to this process, so that they all descend from it.
 int left_behind() {
-  int count = 0;
+  std::map<pid_t, pid_t> parents;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream stat(entry.path() / "stat");
     std::string line;
     if (!std::getline(stat, line)) continue;
     const std::size_t close = line.rfind(')');
     if (close == std::string::npos || close + 4 >= line.size()) continue;
-    const bool child = std::atol(line.c_str() + close + 4) == getpid();
-    count += child || line.find("fault-orphan") != std::string::npos;
+    parents[std::atoi(line.c_str())] = std::atoi(line.c_str() + close + 4);
   }
-  return count;
+  return static_cast<int>(std::ranges::count_if(parents, [&](const auto& process) {
+    pid_t ancestor = process.second;
+    while (ancestor != getpid() && parents.contains(ancestor)) ancestor = parents.at(ancestor);
+    return ancestor == getpid();
+  }));
 }
 
 class Faults : public testing::TestWithParam<Fault> {};
@@ -100,9 +111,7 @@ TEST(Faults, a_child_that_left_the_process_group_is_found_and_killed) {
 // The attacks below leave the answer right unless they succeed; a success shows as a wrong answer, a hang or a speedup.
 class Attacks : public testing::TestWithParam<const char*> {};
 TEST_P(Attacks, gain_nothing) {
-  JudgeJob job = job_for(GetParam());
-  job.call_limit_seconds = 5;
-  const Record record = judge_task(job, worker_path(), [](const std::string&) {});
+  const Record record = judge_task(job_for(GetParam()), worker_path(), [](const std::string&) {});
   // "noisy" is an answer too: threads left spinning get in the way of nobody but their own candidate.
   EXPECT_TRUE(record.verdict == Verdict::passed || record.verdict == Verdict::noisy) << name_of(record.verdict) << ", " << record.reason << ": " << record.detail;
   EXPECT_EQ(record.score, 0) << record.speedup_low;

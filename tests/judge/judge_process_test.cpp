@@ -2,16 +2,14 @@
 #include "judge/judge_process.h"
 
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "judge/noise_probe.h"
+#include "patience.h"
 
 namespace faibench {
 namespace {
@@ -26,14 +24,10 @@ JudgeJob probe_job(double budget) {
   return job;
 }
 
-JudgeProcess::Outcome wait_for(JudgeProcess& judge, double seconds) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (std::chrono::steady_clock::now() < deadline) {
-    pollfd p{judge.descriptor(), POLLIN, 0};
-    poll(&p, 1, 100);
-    if (auto outcome = judge.poll()) return *outcome;
-  }
-  return {std::nullopt, std::nullopt, "the test waited too long"};
+JudgeProcess::Outcome outcome_of(JudgeProcess& judge) {
+  std::optional<JudgeProcess::Outcome> outcome;
+  testing_support::wait_until([&] { return (outcome = judge.poll()).has_value(); });
+  return outcome.value_or(JudgeProcess::Outcome{std::nullopt, std::nullopt, "the test waited too long"});
 }
 
 // Processes of the session's worker program that descend from this test.
@@ -49,7 +43,7 @@ int workers_alive() {
 
 TEST(JudgeProcess, delivers_one_record) {
   JudgeProcess judge(probe_job(0.05));
-  const auto outcome = wait_for(judge, 20);
+  const auto outcome = outcome_of(judge);
   ASSERT_TRUE(outcome.record) << outcome.failure;
   EXPECT_EQ(outcome.record->task, noise_probe_name);
   EXPECT_EQ(name_of(outcome.record->verdict), "passed");
@@ -61,7 +55,7 @@ TEST(JudgeProcess, calibrates) {
   job.kind = JudgeJob::Kind::calibrate;
   job.cpus = {0};
   JudgeProcess judge(job);
-  const auto outcome = wait_for(judge, 20);
+  const auto outcome = outcome_of(judge);
   ASSERT_TRUE(outcome.peaks) << outcome.failure;
   EXPECT_GT(outcome.peaks->copy_bytes_per_second, 1e8);
   EXPECT_GT(outcome.peaks->operations_per_second, 1e8);
@@ -70,7 +64,7 @@ TEST(JudgeProcess, calibrates) {
 TEST(JudgeProcess, says_so_when_the_judge_is_killed) {
   JudgeProcess judge(probe_job(60));
   judge.kill();  // at once: the probe may be sure of its interval within milliseconds
-  const auto outcome = wait_for(judge, 5);
+  const auto outcome = outcome_of(judge);
   EXPECT_FALSE(outcome.record);
   EXPECT_EQ(outcome.failure, "the judge was killed by SIGKILL");
 }
@@ -78,19 +72,21 @@ TEST(JudgeProcess, says_so_when_the_judge_is_killed) {
 TEST(JudgeProcess, takes_its_candidates_with_it) {
   setenv("FAIBENCH_TEST_MARK", std::to_string(getpid()).c_str(), 1);
   {
-    JudgeProcess judge(probe_job(60));
-    for (int i = 0; i < 100 && workers_alive() < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    EXPECT_EQ(workers_alive(), 3);  // judge, baseline, candidate
+    JudgeJob job = probe_job(60);
+    job.task = "coalesced_matrix_transpose";
+    job.variant = "library:" + std::string(std::getenv("FAIBENCH_FAULTS")) + "/hang_in_workload.so";
+    job.call_limit_seconds = 3600;
+    JudgeProcess judge(job);
+    EXPECT_TRUE(testing_support::wait_until([] { return workers_alive() == 3; }));  // judge, baseline, candidate
   }
-  for (int i = 0; i < 40 && workers_alive() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_EQ(workers_alive(), 0);
+  EXPECT_TRUE(testing_support::wait_until([] { return workers_alive() == 0; }));
 }
 
 TEST(JudgeProcess, reports_an_unknown_task_as_a_failure) {
   JudgeJob job = probe_job(0.1);
   job.task = "no_such_task";
   JudgeProcess judge(job);
-  EXPECT_NE(wait_for(judge, 10).failure.find("no_such_task"), std::string::npos);
+  EXPECT_NE(outcome_of(judge).failure.find("no_such_task"), std::string::npos);
 }
 
 TEST(JudgeJob, survives_the_trip_through_json) {

@@ -9,6 +9,7 @@
 #include "judge/judge_process.h"
 #include "judge/noise_probe.h"
 #include "judge/peaks.h"
+#include "patience.h"
 
 namespace faibench {
 namespace {
@@ -24,7 +25,15 @@ JudgeJob job_for(std::string task, std::string variant) {
   return job;
 }
 
-Record judged(const JudgeJob& job) { return judge_task(job, worker_path(), [](const std::string&) {}); }
+/// On a busy machine times may come out too noisy to be scored, whatever is judged: then once more.
+Record judged(const JudgeJob& job) {
+  Record record;
+  for (int tries = 0; tries < 5; ++tries) {
+    record = judge_task(job, worker_path(), [](const std::string&) {});
+    if (record.verdict != Verdict::noisy) break;
+  }
+  return record;
+}
 
 class EveryTask : public testing::TestWithParam<std::tuple<const Task*, std::string>> {};
 
@@ -52,10 +61,12 @@ INSTANTIATE_TEST_SUITE_P(Smoke, EveryTask, testing::Combine(testing::ValuesIn(ta
 TEST(Judge, counts_the_baseline_against_itself_as_no_speedup) {
   JudgeJob job = job_for(std::string(noise_probe_name), "baseline");
   job.budget_seconds = 0.5;
-  const Record record = judged(job);
-  EXPECT_GT(record.speedup_high, 0.9);
-  EXPECT_LT(record.speedup_low, 1.1);
-  EXPECT_EQ(record.score, 0);
+  EXPECT_TRUE(testing_support::wait_until([&] {  // a machine that does something else in between can bend one measurement
+    const Record record = judged(job);
+    EXPECT_EQ(record.verdict, Verdict::passed) << record.detail;
+    EXPECT_EQ(record.score, 0);
+    return record.verdict != Verdict::passed || (record.speedup_high > 0.9 && record.speedup_low < 1.1);
+  }, 10));
 }
 
 TEST(Judge, keeps_warm_up_samples_with_negative_numbers) {
@@ -185,11 +196,11 @@ TEST(Check, refuses_a_variant_that_does_not_exist) { EXPECT_THROW(CaseChecker(*f
 
 TEST(Peaks, are_positive_and_a_cache_is_no_slower_than_memory) {
   adopt_orphans();
-  EXPECT_GT(measure_copy(1, std::size_t{1} << 16), measure_copy(1, std::size_t{64} << 20) * 0.8);
+  EXPECT_TRUE(testing_support::wait_until([] { return measure_copy(1, std::size_t{1} << 16) > measure_copy(1, std::size_t{64} << 20) * 0.8; }, 10));
   EXPECT_GT(measure_operations(1), 1e8);
   const double handshake = measure_handshake(worker_path(), {}, 200);
   EXPECT_GT(handshake, 0);
-  EXPECT_LT(handshake, 0.01);
+  EXPECT_LT(handshake, 0.01 * testing_support::patience());
 }
 
 }  // namespace

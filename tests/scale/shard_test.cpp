@@ -37,7 +37,7 @@ std::vector<Seen> checks_of(const Task& task, const MultiRank::RankVariant& vari
       omp_set_num_threads(1);
       Seen& own = seen[static_cast<std::size_t>(r)];
       try {
-        const auto group = nccl_communicator(std::make_shared<FakeNccl>(fabric, r), id, ranks, r, NodeMap::regular(ranks, ranks), {.patience_seconds = 20});
+        const auto group = nccl_communicator(std::make_shared<FakeNccl>(fabric, r), id, ranks, r, NodeMap::regular(ranks, ranks), {.patience_seconds = 60});
         Shard shard(*group, group.get(), task, variant, task.multi_rank->shard(whole, r, ranks));
         own.refused = shard.refused();
         own.first = shard.check(whole).value_or("right");

@@ -25,10 +25,15 @@ import time
 
 import h5py
 
-DEADLINE_AFTER_DEATH = 20  # seconds: 10 for the ranks to stop together, the rest for a loaded machine
+DEADLINE_AFTER_DEATH = 20  # seconds: 10 for the ranks to stop together; as the others, for a machine that is not busy with other things
 HANG_AFTER = 4  # seconds that a rank may hang under --launch
 START_UP_LIMIT = 2 * HANG_AFTER + 30 + 15  # for a rank that is stopped before it left its first stamp
 MARK = "FAIBENCH_SOAK"
+
+
+def patience():
+    """How many times longer than on a quiet machine a limit is: runnable processes a core."""
+    return max(1, max(os.getloadavg()[:2]) / os.cpu_count())
 
 
 def parent_of(pid):
@@ -140,8 +145,8 @@ class Soak:
                 self.fail(f"{after}: the HDF5 file holds a verdict that the journal does not")
 
     def check_processes(self, after):
-        deadline = time.time() + 15
-        while time.time() < deadline:
+        started = time.time()
+        while time.time() - started < 15 * patience():
             left = processes(os.getpid())
             if not left:
                 return
@@ -176,7 +181,7 @@ class Soak:
         after = f"kill {sum(self.kills.values())} ({victim[1] if victim else 'none'})"
         # A lost judge or candidate does not end the run: it goes on to its own end.
         try:
-            run.wait(DEADLINE_AFTER_DEATH if victim and victim[1] in ("coordinator", "rank") else self.options.run_limit)
+            run.wait(patience() * (DEADLINE_AFTER_DEATH if victim and victim[1] in ("coordinator", "rank") else self.options.run_limit))
         except subprocess.TimeoutExpired:
             self.fail(f"{after}: the run did not end in time")
             run.kill()
@@ -228,7 +233,7 @@ class Soak:
             started = time.time()
             limit = START_UP_LIMIT if role == "stopped" else DEADLINE_AFTER_DEATH
             while run.poll() is None and self.launches() == before:
-                if time.time() - started > limit:
+                if time.time() - started > limit * patience():
                     return self.fail(f"{after}: the supervisor did not go on in time")
                 time.sleep(0.02)
             self.delays.setdefault(role, []).append(time.time() - started)
@@ -250,7 +255,7 @@ class Soak:
                         self.wound(run)
             after = f"run {self.run_number}"
             try:
-                code = run.wait(self.options.run_limit)
+                code = run.wait(self.options.run_limit * patience())
             except subprocess.TimeoutExpired:
                 self.fail(f"{after}: did not end in time")
                 run.kill()
