@@ -94,8 +94,8 @@ run_on() {
 
 # Every process that carries the cookie, whether it belongs to a cluster that is up or to what is left of one.
 sweep() {
-  local environ pid found
-  for _ in {1..50}; do
+  local environ pid found quiet=0
+  for _ in {1..300}; do
     found=
     for environ in /proc/[0-9]*/environ; do
       pid=${environ#/proc/} pid=${pid%/environ}
@@ -105,7 +105,8 @@ sweep() {
         kill -KILL "$pid" 2>/dev/null || true
       fi
     done 2>/dev/null
-    [[ -n $found ]] || break
+    # Not after the first look: what a killed 'up' had just forked shows the cookie only once it has become another program.
+    if [[ -n $found ]]; then quiet=0; elif ((++quiet == 3)); then break; fi
     sleep 0.1
   done
   [[ -z $found ]] || fail "processes of the cluster '$id' do not end"
@@ -115,7 +116,7 @@ sweep() {
 # Of 'up' and 'down'. The lock is on this folder: no file is left. What outlives this program must not inherit descriptor 9.
 one_at_a_time() {
   exec 9<"$here"
-  flock -w 60 9 || fail "another 'up' or 'down' goes on"
+  flock -w 300 9 || fail "another 'up' or 'down' goes on"
 }
 
 clean_up_unless() {  # EXIT_CODE
@@ -177,15 +178,15 @@ up() {
   # Nothing of the caller's: its descriptors would be held open, and its variables would be everyone's.
   local -a clean=(env -i "$cookie" "PATH=$PATH" "HOME=${HOME:-/root}" LC_ALL=C.UTF-8)
   setsid "${clean[@]}" "${spaces[@]}" bash "$here/first_process.sh" "$state" head "$head_address" "$shm" "$lifetime" </dev/null >"$state/log/head" 2>&1 9<&- &
-  wait_for 10 head test -s "$state/head.pid" || fail "the head does not start: $(tail -n 1 "$state/log/head")"
+  wait_for 60 head test -s "$state/head.pid" || fail "the head does not start: $(tail -n 1 "$state/log/head")"
   for ((i = 1; i <= count; ++i)); do
     on_head setsid "${clean[@]}" "${spaces[@]}" bash "$here/first_process.sh" "$state" "h$i" "$subnet.$i" "$shm" "$lifetime" </dev/null >"$state/log/h$i" 2>&1 9<&- &
   done
   for ((i = 1; i <= count; ++i)); do
-    wait_for 10 "h$i" test -s "$state/hosts/h$i" || fail "host h$i does not start: $(tail -n 1 "$state/log/h$i")"
+    wait_for 60 "h$i" test -s "$state/hosts/h$i" || fail "host h$i does not start: $(tail -n 1 "$state/log/h$i")"
     on_head ip link add "to-h$i" type veth peer name eth0 netns "$(<"$state/hosts/h$i")"
     on_head ip link set "to-h$i" master br0 up
-    wait_for 10 "h$i" run_on "h$i" test -e "$state/tmp/ready" || fail "host h$i has no network: $(tail -n 1 "$state/log/h$i")"
+    wait_for 60 "h$i" run_on "h$i" test -e "$state/tmp/ready" || fail "host h$i has no network: $(tail -n 1 "$state/log/h$i")"
   done
   if [[ -n $slurm ]]; then
     source "$here/slurm.sh"
