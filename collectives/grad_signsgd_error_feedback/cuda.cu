@@ -17,6 +17,7 @@
 //   the eager form  12 kernels and 3 a peer, 88n bytes and 24n a peer: a third of the speed of cuda_dense.
 #include "cuda/kernel.h"
 #include "cuda/runtime.h"
+#include "cuda/vector.h"
 #include "collectives/grad_signsgd_error_feedback/bucket_kernels.h"
 #include "collectives/grad_signsgd_error_feedback/device.h"
 #include "collectives/grad_signsgd_error_feedback/sparse_kernels.h"
@@ -25,6 +26,7 @@ namespace faibench::grad_signsgd_error_feedback {
 namespace {
 
 using namespace on_device;
+using faibench::cuda::aligned;
 using faibench::cuda::launch;
 using faibench::cuda::Workspace;
 
@@ -264,8 +266,7 @@ struct Call {
   Call(Floats grad, Floats error, std::int32_t rank, Bytes peer_payloads, Offsets offsets, const float* update, const float* average, const float* new_error)
       : n(grad.size()), blocks(block_count(n)), size_fault(wrong_size(offsets, n)), others(size_fault || n == 0 ? 0 : offsets.size() - 1), grads(grad), errors(error),
         bytes(peer_payloads), verdict_on(sizeof(Verdict)), peer_scales(floats(others * blocks)) {
-    const auto at_16 = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
-    bucket = {grad.data(), error.data(), n, at_16(grad.data()) && at_16(error.data()) && at_16(update) && at_16(average) && at_16(new_error)};
+    bucket = {grad.data(), error.data(), n, aligned(grad.data()) && aligned(error.data()) && aligned(update) && aligned(average) && aligned(new_error)};
     peers = {peer_payloads.data(), peer_scales.data<float>(), others, payload_bytes_of(n), rank, static_cast<double>(others + 1), 1 / static_cast<double>(others + 1)};
     verdict = verdict_on.data<Verdict>();
     faibench::cuda::fill(verdict, 0xff, sizeof(Verdict), faibench::cuda::current_stream());

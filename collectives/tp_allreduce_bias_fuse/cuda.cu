@@ -18,6 +18,7 @@ namespace faibench::tp_allreduce_bias_fuse {
 namespace {
 
 using Size = std::int64_t;
+using faibench::cuda::aligned;
 using faibench::cuda::launch;
 
 /// The types of cuda_fp16.h and cuda_bf16.h for those of the tensors.
@@ -132,8 +133,6 @@ AddVectors<T> add_vectors_of(Size P) {
   }
 }
 
-bool aligned(const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; }
-
 }  // namespace
 
 template <class T>
@@ -175,7 +174,7 @@ void cuda::reduce_partials(View<const T, 3> partials, View<const T, 1> bias, Vie
   if (count == 0) return;
   const auto *x = on_device(partials.data()), *b = on_device(bias.data());
   if (count % length == 0 && aligned(x) && aligned(out.data()))
-    launch("add_vectors", add_vectors_of<OnDevice<T>>(P), elementwise(count / length), x, b, on_device(out.data()), P, count, N, N % length == 0 && aligned(b));
+    launch("add_vectors", add_vectors_of<OnDevice<T>>(P), elementwise(count / length), x, b, on_device(out.data()), P, count, N, aligned(b, N));
   else launch("add_elements", add_elements<OnDevice<T>>, elementwise(count), x, b, on_device(out.data()), P, count, N);
 }
 

@@ -11,12 +11,14 @@
 #include "cuda/kernel.h"
 #include "cuda/runtime.h"
 #include "cuda/tile_product.h"
+#include "cuda/vector.h"
 #include "kernels/linalg/chunked_swiglu_recompute/chunked_swiglu_recompute.h"
 
 namespace faibench::chunked_swiglu_recompute {
 namespace {
 
 using Size = std::int64_t;
+using faibench::cuda::aligned;
 using faibench::cuda::Product;
 using faibench::cuda::Workspace;
 
@@ -128,8 +130,6 @@ unsigned at_most(Size count, Size most) { return static_cast<unsigned>(count < m
 
 std::size_t floats(Size rows, Size columns) { return static_cast<std::size_t>(rows * columns) * sizeof(float); }
 
-bool of_fours(const float* at, Size stride) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0 && stride % 4 == 0; }
-
 void zero(Result m) { faibench::cuda::fill(m.data(), 0, floats(m.extent(0), m.extent(1)), faibench::cuda::current_stream()); }
 
 }  // namespace
@@ -166,7 +166,7 @@ void cuda::gated_mlp_fwd_bwd(Matrix x, Matrix w_gate, Matrix w_up, Matrix w_down
   const Size chunk = chunk_size < T ? chunk_size : T, most = (4 * chunk * (6 * F + 4 * D) + of_slack) / (12 * F), blocks = (T + most - 1) / most, rows = (T + blocks - 1) / blocks;
   const Workspace memory(3 * floats(rows, F));
   float *const G = memory.data<float>(), *const U = G + rows * F, *const H = U + rows * F;
-  const bool fours_of_f = of_fours(U, F) && of_fours(H, F), fours_of_d = of_fours(y.data(), D) && of_fours(dx.data(), D);
+  const bool fours_of_f = aligned(U, F) && aligned(H, F), fours_of_d = aligned(y.data(), D) && aligned(dx.data(), D);
   for (Size first = 0; first < T; first += rows) {
     const Size n = rows < T - first ? rows : T - first, at = first * D;
     using faibench::cuda::multiply_tiles;

@@ -8,6 +8,7 @@
 // Bound: 8*M*N bytes. Expected on sm_80 and sm_90: 85 to 90 % of what a copy reaches; 16 KiB of shared memory and about 40 registers leave 6 blocks of 256 threads a multiprocessor,
 // 96 KiB under way where latency times bandwidth wants about 40.
 #include "cuda/kernel.h"
+#include "cuda/vector.h"
 #include "kernels/linalg/coalesced_matrix_transpose/coalesced_matrix_transpose.h"
 
 namespace faibench::coalesced_matrix_transpose {
@@ -83,8 +84,7 @@ void cuda_baseline::transpose(View<const float, 2> x, View<float, 2> y) {
 void cuda::transpose(View<const float, 2> x, View<float, 2> y) {
   const Size M = x.extent(0), N = x.extent(1);
   if (M == 0 || N == 0) return;
-  const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  const bool whole_fours = M % 4 == 0 && N % 4 == 0 && aligned(x.data()) && aligned(y.data());
+  const bool whole_fours = faibench::cuda::aligned(x.data(), N) && faibench::cuda::aligned(y.data(), M);
   const Size count = (M + tile - 1) / tile * ((N + tile - 1) / tile);
   faibench::cuda::launch("transpose_tiles", whole_fours ? transpose_tiles<true> : transpose_tiles<false>, {at_most(count, blocks_at_once), threads}, x.data(), y.data(), M, N);
 }

@@ -23,6 +23,7 @@
 
 #include "cuda/kernel.h"
 #include "cuda/runtime.h"
+#include "cuda/vector.h"
 #include "kernels/linalg/fp16_tensorcore_mma_gemm/fp16_tensorcore_mma_gemm.h"
 
 namespace faibench::fp16_tensorcore_mma_gemm {
@@ -269,7 +270,6 @@ __global__ void multiply_elements(const __half* A, const __half* B, __half* C, S
 const __half* halves(View<const f16, 2> x) { return reinterpret_cast<const __half*>(x.data()); }
 Size ceil_div(Size a, Size b) { return (a + b - 1) / b; }
 unsigned at_most(Size count, Size most) { return static_cast<unsigned>(count < most ? count : most); }
-bool aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 /// A matrix whose rows start at multiples of 16 bytes: the given one, or a copy.
 struct AlignedRows {
@@ -282,7 +282,7 @@ struct AlignedRows {
     gpu::launch("align_rows", align_rows, {at_most(ceil_div(x.extent(0) * stride / chunk, 256), 65535), 256}, data, copy.data<__half>(), x.extent(0), x.extent(1), stride);
     data = copy.data<__half>();
   }
-  explicit AlignedRows(View<const f16, 2> x) : AlignedRows(x, x.extent(1) % chunk == 0 && aligned(x.data())) {}
+  explicit AlignedRows(View<const f16, 2> x) : AlignedRows(x, gpu::aligned(x.data(), x.extent(1))) {}
   static Size padded(View<const f16, 2> x) { return ceil_div(x.extent(1), chunk) * chunk; }
 };
 
@@ -313,7 +313,7 @@ void cuda::gemm(View<const f16, 2> A, View<const f16, 2> B, View<f16, 2> C) {
   const Size M = C.extent(0), N = C.extent(1), K = A.extent(1);
   if (M == 0 || N == 0) return;
   const AlignedRows a(A), b(B);
-  const Problem problem{a.data, b.data, reinterpret_cast<__half*>(C.data()), nullptr, M, N, K, a.stride, b.stride, 0, N % chunk == 0 && aligned(C.data())};
+  const Problem problem{a.data, b.data, reinterpret_cast<__half*>(C.data()), nullptr, M, N, K, a.stride, b.stride, 0, gpu::aligned(C.data(), N)};
   if (M <= LowTile::rows) multiply_with<LowTile>(problem);
   else multiply_with<LargeTile>(problem);
 }

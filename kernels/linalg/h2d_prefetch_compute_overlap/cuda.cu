@@ -13,6 +13,7 @@
 //   whole       97 % of the bus, because a piece is at most a 64th of the tensor: the first copy and the last kernel are what does not overlap.
 #include "cuda/kernel.h"
 #include "cuda/runtime.h"
+#include "cuda/vector.h"
 #include "kernels/linalg/h2d_prefetch_compute_overlap/h2d_prefetch_compute_overlap.h"
 
 #include <algorithm>
@@ -142,7 +143,7 @@ void cuda_baseline::streamed_chunk_apply(View<const float, 2> data, Offsets offs
 void cuda::streamed_chunk_apply(View<const float, 2> data, Offsets offsets, Values scale, Values gain, Values bias, std::int32_t rounds, View<float, 2> out) {
   if (data.empty()) return;
   const Map map{offsets.data(), scale.data(), gain.data(), bias.data(), scale.extent(0), data.extent(1), rounds};
-  const bool by_four = map.D % 4 == 0 && reinterpret_cast<std::uintptr_t>(out.data()) % 16 == 0;
+  const bool by_four = faibench::cuda::aligned(out.data(), map.D);
   const Size total = data.size(), piece = std::clamp((total / 64 + 3) / 4 * 4, least_piece, most_piece);
   std::optional<Bounce> bounce;
   if (!faibench::cuda::page_locked(data.data())) bounce.emplace(std::min(piece, total));

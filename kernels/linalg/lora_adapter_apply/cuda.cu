@@ -10,12 +10,14 @@
 #include "cuda/kernel.h"
 #include "cuda/runtime.h"
 #include "cuda/tile_product.h"
+#include "cuda/vector.h"
 #include "kernels/linalg/lora_adapter_apply/lora_adapter_apply.h"
 
 namespace faibench::lora_adapter_apply {
 namespace {
 
 using Size = std::int64_t;
+using faibench::cuda::aligned;
 using faibench::cuda::Product;
 using faibench::cuda::Workspace;
 
@@ -172,8 +174,6 @@ struct Store {
   __device__ void operator()(Size row, Size column, int count, float4 sum) const { faibench::cuda::store_four(out + row * stride + column, count, sum, whole_fours); }
 };
 
-bool of_fours(const float* at, Size stride) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0 && stride % 4 == 0; }
-
 std::size_t floats(Size rows, Size columns) { return static_cast<std::size_t>(rows * columns) * sizeof(float); }
 
 void launch_find_bad(Matrix A, Matrix B, Found* found) {
@@ -227,7 +227,7 @@ Rejected cuda_baseline::apply(Matrix x, Matrix W, Matrix A, Matrix B, float scal
 Rejected cuda_five_pass::apply(Matrix x, Matrix W, Matrix A, Matrix B, float scale, View<float, 2> y) {
   return in_five_passes(x, W, A, B, scale, y, [](Matrix a, Matrix b, float* out) {
     const Size N = b.extent(0), K = a.extent(1);
-    faibench::cuda::multiply_tiles<true>("multiply", Product{a.data(), b.data(), K, K, K}, {}, a.extent(0), N, Store{out, N, of_fours(out, N)});
+    faibench::cuda::multiply_tiles<true>("multiply", Product{a.data(), b.data(), K, K, K}, {}, a.extent(0), N, Store{out, N, aligned(out, N)});
   });
 }
 
@@ -238,11 +238,11 @@ Rejected cuda::apply(Matrix x, Matrix W, Matrix A, Matrix B, float scale, View<f
   const bool correction = R > 0 && T > 0 && O > 0;
   if (correction) {
     const faibench::cuda::Shape shape{at_most((T + projected_rows - 1) / projected_rows, 1 << 20), project_threads};
-    faibench::cuda::launch("project", of_fours(x.data(), I) && of_fours(A.data(), I) ? project<true> : project<false>, shape, x.data(), A.data(), scale, h.data<float>(), T, I, R);
+    faibench::cuda::launch("project", aligned(x.data(), I) && aligned(A.data(), I) ? project<true> : project<false>, shape, x.data(), A.data(), scale, h.data<float>(), T, I, R);
     faibench::cuda::launch("set_aside", set_aside, {at_most((T + 7) / 8, blocks_at_once), 256}, h.data<float>(), wide.data<int>(), found.data<Found>(), scale, T, I, R);
   }
   const Product base{x.data(), W.data(), I, I, I}, more = correction ? Product{h.data<float>(), B.data(), R, R, R} : Product{};
-  faibench::cuda::multiply_tiles<true>("multiply", base, more, T, O, StoreUnlessBad{found.data<Found>(), y.data(), O, of_fours(y.data(), O)});
+  faibench::cuda::multiply_tiles<true>("multiply", base, more, T, O, StoreUnlessBad{found.data<Found>(), y.data(), O, aligned(y.data(), O)});
   const unsigned wide_blocks = at_most(T, blocks_at_once);
   const Workspace wide_h(correction ? std::size_t{wide_blocks} * static_cast<std::size_t>(R) * sizeof(double) : 0);
   if (correction)

@@ -15,12 +15,14 @@
 #include "cuda/kernel.h"
 #include "cuda/runtime.h"
 #include "cuda/tile_product.h"
+#include "cuda/vector.h"
 #include "kernels/linalg/sgemm_register_blocktiling/sgemm_register_blocktiling.h"
 
 namespace faibench::sgemm_register_blocktiling {
 namespace {
 
 using Size = std::int64_t;
+using faibench::cuda::aligned;
 
 /// alpha*sum + beta*addend, of which each term is there only where the contract lets its operands be read.
 struct Scaled {
@@ -148,7 +150,7 @@ void multiply_few_rows(const float* a, const float* b, const Scaled& scaled, con
   const Size wide = (N + few_columns - 1) / few_columns, chunks = (K + few_steps - 1) / few_steps, wanted = 4 * faibench::cuda::multiprocessors() / wide;
   const Size most = wanted < 1 ? 1 : wanted, chunks_each = (chunks + most - 1) / most, count = (chunks + chunks_each - 1) / chunks_each;
   const faibench::cuda::Workspace parts(static_cast<std::size_t>(count * M * N) * sizeof(float));
-  const bool whole_fours = N % 4 == 0 && reinterpret_cast<std::uintptr_t>(b) % 16 == 0;
+  const bool whole_fours = aligned(b, N);
   faibench::cuda::launch("few_rows", whole_fours ? few_rows_of<true>(M) : few_rows_of<false>(M), {static_cast<unsigned>(wide * count), few_threads},
                          a, b, parts.data<float>(), M, N, K, chunks_each * few_steps);
   faibench::cuda::launch("add_parts", add_parts, {static_cast<unsigned>((M * N + few_threads - 1) / few_threads), few_threads},
@@ -179,9 +181,8 @@ void cuda_baseline::sgemm(View<const float, 2> A, View<const float, 2> B, View<c
 void cuda::sgemm(View<const float, 2> A, View<const float, 2> B, View<const float, 2> C, float alpha, float beta, View<float, 2> D) {
   const Size M = A.extent(0), K = A.extent(1), N = B.extent(1);
   const bool product = alpha != 0 && K > 0, addend = beta != 0;
-  const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
   if (product && 0 < M && M <= few && N > 0) return multiply_few_rows(A.data(), B.data(), {alpha, beta, product, addend}, C.data(), D.data(), M, N, K);
-  const StoreScaled store{{alpha, beta, product, addend}, C.data(), D.data(), N, N % 4 == 0 && aligned(D.data()) && (!addend || aligned(C.data()))};
+  const StoreScaled store{{alpha, beta, product, addend}, C.data(), D.data(), N, aligned(D.data(), N) && (!addend || aligned(C.data()))};
   faibench::cuda::multiply_tiles<false>("multiply", product ? faibench::cuda::Product{A.data(), B.data(), K, N, K} : faibench::cuda::Product{}, {}, M, N, store);
 }
 

@@ -14,6 +14,7 @@
 //   add_along_k (baseline)     below 1 %: one multiprocessor, every load in the way of the next addition.
 #include "cuda/kernel.h"
 #include "cuda/runtime.h"
+#include "cuda/vector.h"
 #include "kernels/linalg/splitk_tall_skinny_gemm/splitk_tall_skinny_gemm.h"
 
 namespace faibench::splitk_tall_skinny_gemm {
@@ -182,6 +183,7 @@ __global__ void __launch_bounds__(32 * lanes_of_segments) sum_segments(const flo
 template <int TM, int TN>
 void multiply_in_tiles(View<const float, 2> A, View<const float, 2> B, View<float, 2> C) {
   using T = Tile<TM, TN>;
+  using faibench::cuda::aligned;
   const Size M = C.extent(0), N = C.extent(1), K = A.extent(1);
   const auto up = [](Size a, Size b) { return (a + b - 1) / b; };
   const Size tiles = up(M, TM) * up(N, TN), blocks = Size{faibench::cuda::multiprocessors()} * T::resident;
@@ -189,8 +191,7 @@ void multiply_in_tiles(View<const float, 2> A, View<const float, 2> B, View<floa
   const Size wanted = blocks / tiles > 1 ? blocks / tiles : 1, most = up(K, 2 * T::step) > 1 ? up(K, 2 * T::step) : 1;
   const Size steps = up(K, T::step), steps_each = up(steps > 0 ? steps : 1, wanted < most ? wanted : most);
   const Size segment = steps_each * T::step, segments = K > 0 ? up(K, segment) : 1;
-  const auto aligned = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
-  const Problem p{A.data(), B.data(), M, N, K, segment, segments, K % 4 == 0 && aligned(A.data()), (N % 4 == 0 || (TN == 1 && N == 1)) && aligned(B.data())};
+  const Problem p{A.data(), B.data(), M, N, K, segment, segments, aligned(A.data(), K), (N % 4 == 0 || (TN == 1 && N == 1)) && aligned(B.data())};
   const faibench::cuda::Workspace partial(segments > 1 ? static_cast<std::size_t>(segments * M * N) * sizeof(float) : 0);
   float* const out = segments > 1 ? partial.data<float>() : C.data();
   faibench::cuda::launch("multiply_segments", multiply_segments<TM, TN>, {static_cast<unsigned>(tiles * segments), threads, T::shared_floats * sizeof(float)}, p, out);

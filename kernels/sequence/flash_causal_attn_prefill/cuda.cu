@@ -28,12 +28,14 @@
 #include "cuda/kernel.h"
 #include "cuda/runtime.h"
 #include "cuda/tile_product.h"
+#include "cuda/vector.h"
 #include "kernels/sequence/flash_causal_attn_prefill/flash_causal_attn_prefill.h"
 
 namespace faibench::flash_causal_attn_prefill {
 namespace {
 
 using Size = std::int64_t;
+using faibench::cuda::aligned;
 using faibench::cuda::launch;
 
 // ---- both variants ----
@@ -188,19 +190,16 @@ struct StoreProduct {
 /// The product of each batch and head. f32: one launch each, in the tiles of cuda/tile_product.h.
 template <bool b_rows, class T, class Out>
 void multiply_all(const char* name, const Matrices<const T>& a, const Matrices<const T>& b, const Matrices<Out>& c, Size B, Size H, Size M, Size N, Size K) {
-  const auto aligned = [](const auto& m) {
-    return reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && m.batch * sizeof(*m.data) % 16 == 0 && m.head * sizeof(*m.data) % 16 == 0 &&
-           m.row * sizeof(*m.data) % 16 == 0;
-  };
+  const auto of_chunks = [](const auto& m) { return aligned(m.data, m.batch, m.head, m.row); };
   if constexpr (std::is_same_v<T, float>) {
     for (Size i = 0; i < B * H; ++i) {
       const Size batch = i / H, head = i % H;
       const faibench::cuda::Product product{a.data + batch * a.batch + head * a.head, b.data + batch * b.batch + head * b.head, a.row, b.row, K};
-      faibench::cuda::multiply_tiles<!b_rows>(name, product, {}, M, N, StoreProduct{c.data + batch * c.batch + head * c.head, c.row, aligned(c)});
+      faibench::cuda::multiply_tiles<!b_rows>(name, product, {}, M, N, StoreProduct{c.data + batch * c.batch + head * c.head, c.row, of_chunks(c)});
     }
   } else {
     const Size blocks = B * H * ((M + side - 1) / side) * ((N + side - 1) / side);
-    if (blocks > 0) launch(name, multiply_halves<T, b_rows, Out>, {static_cast<unsigned>(blocks), threads}, a, b, c, H, M, N, K, aligned(a) && aligned(b));
+    if (blocks > 0) launch(name, multiply_halves<T, b_rows, Out>, {static_cast<unsigned>(blocks), threads}, a, b, c, H, M, N, K, of_chunks(a) && of_chunks(b));
   }
 }
 
@@ -651,8 +650,7 @@ template <class T>
 void cuda::causal_attention(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v, float scale, bool causal, View<T, 4> out) {
   if (q.empty()) return;
   auto p = problem(q, k, v, scale, causal, out);
-  const auto aligned = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
-  const bool whole_chunks = p.D * sizeof(T) % 16 == 0 && aligned(p.q) && aligned(p.k) && aligned(p.v) && aligned(p.out);
+  const bool whole_chunks = aligned(p.q, p.D) && aligned(p.k) && aligned(p.v) && aligned(p.out);
   const faibench::cuda::Workspace flag(sizeof(int));
   faibench::cuda::fill(flag.data<int>(), 0, sizeof(int), faibench::cuda::current_stream());
   // Scores get the sign of the scale in the kernel, so that the largest of them is the largest scaled; a scale of 0 makes them 0 there and is 1 after that, so that

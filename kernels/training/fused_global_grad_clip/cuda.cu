@@ -22,6 +22,7 @@ namespace faibench::fused_global_grad_clip {
 namespace {
 
 using Size = std::int64_t;
+using faibench::cuda::aligned;
 using faibench::cuda::launch;
 using faibench::cuda::Workspace;
 
@@ -254,12 +255,11 @@ __global__ void __launch_bounds__(threads) scale(const T* grads, const double* s
 template <class T>
 std::optional<NotFinite> clip_fused(const T* grads, const Size* offsets, Size G, Size K, double max_norm, bool error_if_nonfinite, T* clipped,
                                     float* total_norm, float* tensor_norms) {
-  const auto at_16 = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
   const Size stretches = (G + stretch - 1) / stretch;
   const Workspace sums(static_cast<std::size_t>(stretches + K) * sizeof(double)), squares_of(static_cast<std::size_t>(K) * sizeof(double)), result_of(sizeof(Total));
   auto* squares = squares_of.data<double>();
   auto* result = result_of.data<Total>();
-  if (G > 0) launch("segment_sums", segment_sums<T>, {blocks_for(stretches, warps), threads}, grads, offsets, K, at_16(grads), sums.data<double>());
+  if (G > 0) launch("segment_sums", segment_sums<T>, {blocks_for(stretches, warps), threads}, grads, offsets, K, aligned(grads), sums.data<double>());
   if (K > 0) launch("squares_of_tensors", squares_of_tensors, {blocks_for(K, warps), threads}, static_cast<const double*>(sums.data<double>()), offsets, K, squares);
   launch("total", total, {1, threads}, static_cast<const double*>(squares), K, max_norm, result);
   if (error_if_nonfinite && K > 0) {
@@ -269,7 +269,7 @@ std::optional<NotFinite> clip_fused(const T* grads, const Size* offsets, Size G,
   }
   const Size work = G / Vector<T>::length > K ? G / Vector<T>::length : K;
   launch("scale", scale<T>, {work > 0 ? blocks_for(work, threads) : 1, threads}, grads, static_cast<const double*>(squares),
-         static_cast<const Total*>(result), G, K, at_16(grads) && at_16(clipped), clipped, total_norm, tensor_norms);
+         static_cast<const Total*>(result), G, K, aligned(grads) && aligned(clipped), clipped, total_norm, tensor_norms);
   return std::nullopt;
 }
 
