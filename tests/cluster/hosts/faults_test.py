@@ -13,12 +13,13 @@ import time
 import unittest
 from pathlib import Path
 
-from cluster_test import HOSTS, OnThreeHosts, faibench, hosts_sh, read_results, run
+from cluster_test import HOSTS, OnThreeHosts, faibench, hosts_sh, patience, read_results, run
 
 STATE = Path(f"/tmp/faibench-hosts-{os.environ.get('FAIBENCH_HOSTS', 't')}")
 TASKS = ["grpo*", "coalesced*", "tp_allreduce*", "all2all*", "device_mesh*", "runtime_arena*"]
 PROGRAMS = "faib|mpir|orted"  # to pgrep, which takes 15 letters
 GANG = "tp_allreduce_bias_fuse/mpi"  # on all six ranks
+# On a machine that is not busy with other things; see patience().
 DEATH = 10  # seconds until a death is named
 LEFT = 15  # until no process is left on any host
 # Of one record, what depends on when and where.
@@ -34,9 +35,9 @@ def host(name, *words, **options):
 
 
 def until(seconds, condition, pause=0.02):
-    """Seconds that it took, or None."""
+    """Seconds that it took, or None: not within so many, or what they are on a busy machine."""
     start = time.monotonic()
-    while time.monotonic() - start < seconds:
+    while time.monotonic() - start < seconds * patience():
         if condition():
             return time.monotonic() - start
         time.sleep(pause)
@@ -94,7 +95,7 @@ class Supervised:
         return until(most, lambda: re.search(words, self.output()))
 
     def wait(self, seconds=90):
-        return self.process.wait(seconds)
+        return self.process.wait(seconds * patience())
 
     def end(self):
         if self.process.poll() is None:
@@ -140,10 +141,9 @@ class Faults(OnThreeHosts):
         return took
 
     def told(self, job, words, most, what):
-        took = job.seconds_until_said(f"faibench: launch: {words}", most + 5)
+        took = job.seconds_until_said(f"faibench: launch: {words}", most)
         self.assertIsNotNone(took, job.output()[-4000:])
         print(f"{what}: named after {took:.1f} s", file=sys.stderr)
-        self.assertLess(took, most, job.output()[-4000:])
 
     def whole(self, job, before, what):
         """The end of a job that went on by itself."""
@@ -286,7 +286,7 @@ class Faults(OnThreeHosts):
                 self.assertEqual(job.wait(), code, job.output())
                 took = time.monotonic() - start
                 print(f"{signal}: stopped after {took:.1f} s", file=sys.stderr)
-                self.assertLess(took, DEATH)
+                self.assertLess(took, DEATH * patience())
                 self.no_process_within(1)
                 self.assertIn(f"go on with --resume {self.folder}/run.h5", job.output())
                 before = job.records()
