@@ -5,8 +5,8 @@
 
 namespace faibench {
 
-MemoryFinding check_device_memory(const Task& task, Candidate& candidate, GpuBench& gpu) {
-  MemoryFinding finding;
+Finding check_device_memory(const Task& task, Candidate& candidate, GpuBench& gpu) {
+  Finding finding;
   finding.where = "memory gate";
   if ((finding.failure = candidate.load())) return finding;  // the context and the kernels' code are no part of a call
   CallSite site(task);

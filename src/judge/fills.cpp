@@ -52,8 +52,8 @@ std::optional<Failure> gate_beside_baseline(CallSite& site, const Task& task, co
 
 }  // namespace
 
-FillFinding gate_other_fills(CallSite& site, const Task& task, const Workload& workload, const JudgeJob& job, Candidate& baseline, Candidate& candidate, bool candidate_is_baseline) {
-  FillFinding finding;
+Finding gate_other_fills(CallSite& site, const Task& task, const Workload& workload, const JudgeJob& job, Candidate& baseline, Candidate& candidate, bool candidate_is_baseline) {
+  Finding finding;
   for (std::size_t fill = 0; fill < workload.also_gated.size() && !finding.failure; ++fill) {
     finding.where = name_of_fill(workload, fill);
     ++finding.calls;
@@ -62,9 +62,9 @@ FillFinding gate_other_fills(CallSite& site, const Task& task, const Workload& w
   return finding;
 }
 
-FillFinding gate_time_limits(CallSite& site, const Task& task, const JudgeJob& job, Candidate& candidate, bool candidate_is_baseline) {
+Finding gate_time_limits(CallSite& site, const Task& task, const JudgeJob& job, Candidate& candidate, bool candidate_is_baseline) {
   constexpr std::uint64_t attempts = 2;
-  FillFinding finding;
+  Finding finding;
   for (const TimeLimit& limit : task.gate.time_limits) {
     const Workload* workload = task.find_workload(limit.workload);
     if (!workload) throw Error(Error::Kind::internal, task.name + ": a time limit for workload " + limit.workload + ", which it has not");
@@ -84,8 +84,8 @@ FillFinding gate_time_limits(CallSite& site, const Task& task, const JudgeJob& j
   return finding;
 }
 
-FillFinding gate_workload(CallSite& site, const Task& task, const Workload& workload, const JudgeJob& job, Candidate& candidate) {
-  FillFinding finding;
+Finding gate_workload(CallSite& site, const Task& task, const Workload& workload, const JudgeJob& job, Candidate& candidate) {
+  Finding finding;
   const auto gate = [&](std::string where, const TensorMap& inputs) {
     if (finding.failure) return;
     finding.where = std::move(where);

@@ -47,45 +47,43 @@ void set_failure(Record& record, const Failure& failure, const std::string& wher
   record.stderr_tail = failure.stderr_tail;
 }
 
-// Fixed cases, then random ones. False after the first that fails.
-bool run_gate(const JudgeJob& job, const Task& task, CallSite& site, Candidate& candidate, bool is_baseline, Record& record, const std::function<void(const std::string&)>& progress) {
-  const auto gate = [&](const std::string& name, const TensorMap& inputs) {
-    ++record.cases;
-    const auto failure = site.gate(candidate, refs(inputs), is_baseline);
-    if (failure) set_failure(record, *failure, name);
-    return !failure;
+// False where something failed.
+bool take(Record& record, const Finding& finding) {
+  record.cases += finding.calls;
+  if (!finding.note.empty()) record.note = finding.note;
+  if (finding.failure) set_failure(record, *finding.failure, finding.where);
+  return !finding.failure;
+}
+
+// Fixed cases, then random ones.
+Finding gate_cases(const JudgeJob& job, const Task& task, CallSite& site, Candidate& candidate, bool is_baseline, const std::function<void(const std::string&)>& progress) {
+  Finding finding;
+  const auto gate = [&](std::string name, const TensorMap& inputs) {
+    finding.where = std::move(name);
+    ++finding.calls;
+    finding.failure = site.gate(candidate, refs(inputs), is_baseline);
+    return !finding.failure;
   };
   for (const Case& c : task.cases) {
     progress("case " + c.name);
     Random random(task.name, c.name, 1, 0);
-    if (!gate("case " + c.name, c.inputs(random))) return false;
+    if (!gate("case " + c.name, c.inputs(random))) return finding;
   }
   for (int i = 0; task.random_case && i < random_cases; ++i) {
     progress("random case " + std::to_string(i));
     Random random(task.name, "random", job.seed, static_cast<std::uint64_t>(i));
-    if (!gate("random case " + std::to_string(i) + " of seed " + std::to_string(job.seed), task.random_case(random))) return false;
+    if (!gate("random case " + std::to_string(i) + " of seed " + std::to_string(job.seed), task.random_case(random))) return finding;
   }
-  return true;
+  return finding;
 }
 
-// In a process of its own, so that nothing was held before the first call. False when the variant failed.
-bool run_memory_gate(const JudgeJob& job, const Task& task, const std::string& worker, const std::vector<int>& cpus, const CandidateLimits& limits, GpuBench* gpu, Record& record,
-                     const std::function<void(const std::string&)>& progress) {
-  if (!task.memory || job.emulate || std::ranges::find(task.memory->exempt, job.variant) != task.memory->exempt.end()) return true;
+// In a process of its own, so that nothing was held before the first call.
+Finding gate_memory(const JudgeJob& job, const Task& task, const std::string& worker, const std::vector<int>& cpus, const CandidateLimits& limits, GpuBench* gpu,
+                    const std::function<void(const std::string&)>& progress) {
+  if (!task.memory || job.emulate || std::ranges::find(task.memory->exempt, job.variant) != task.memory->exempt.end()) return {};
   progress("memory gate");
   Candidate candidate(worker, job.task, job.variant, cpus, limits, gpu);
-  const MemoryFinding finding = gpu ? check_device_memory(task, candidate, *gpu) : check_memory(task, candidate);
-  record.cases += finding.calls;
-  record.note = finding.note;
-  if (finding.failure) set_failure(record, *finding.failure, finding.where);
-  return !finding.failure;
-}
-
-// False where a fill failed.
-bool take(Record& record, const FillFinding& finding) {
-  record.cases += finding.calls;
-  if (finding.failure) set_failure(record, *finding.failure, finding.where);
-  return !finding.failure;
+  return gpu ? check_device_memory(task, candidate, *gpu) : check_memory(task, candidate);
 }
 
 double score_of(const Record& record, const JudgeJob& job) {
@@ -214,8 +212,8 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
     Candidate candidate(worker, job.task, started_as, cpus, limits, gpu.get());
     if (auto failure = candidate.load()) {
       set_failure(record, *failure, "loading " + job.variant);
-    } else if (run_gate(job, *task, site, candidate, is_baseline, record, progress) && (!count_on_device || take_slot()) &&
-               run_memory_gate(job, *task, worker, cpus, limits, gpu.get(), record, progress)) {
+    } else if (take(record, gate_cases(job, *task, site, candidate, is_baseline, progress)) && (!count_on_device || take_slot()) &&
+               take(record, gate_memory(job, *task, worker, cpus, limits, gpu.get(), progress))) {
       record.verdict = Verdict::passed;
       if (job.emulate) {
         progress("inputs of the workload");

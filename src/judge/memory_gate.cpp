@@ -30,8 +30,8 @@ std::optional<Failure> over_limit(const std::string& place, std::int64_t peak_by
   return Failure{Verdict::wrong, "memory", "held " + mebibytes(peak_bytes) + " of " + place + " memory at one time beyond inputs and outputs, the limit is " + mebibytes(limit_bytes), ""};
 }
 
-MemoryFinding check_memory(const Task& task, Candidate& candidate) {
-  MemoryFinding finding;
+Finding check_memory(const Task& task, Candidate& candidate) {
+  Finding finding;
   finding.where = "memory gate";
   const auto inputs_of = [&](const MemoryGate::Call& call) {
     Random random(task.name, "memory " + call.name, 1, 0);

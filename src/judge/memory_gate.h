@@ -4,24 +4,17 @@
 #include <optional>
 #include <string>
 
-#include "judge/candidate.h"
+#include "judge/finding.h"
 #include "task/task.h"
 
 namespace faibench {
 
-/// What the calls of a task's MemoryGate showed.
-struct MemoryFinding {
-  std::optional<Failure> failure;  ///< wrong values, or too much memory: `wrong`, "memory", with limit and peak
-  std::string where;               ///< the call that failed
-  std::string note;                ///< every call's peak and limit, for the record
-  std::int64_t calls = 0;
-};
-
-/// Makes the task's calls in `candidate`, which must have been started and not loaded: what loading takes counts. Gates their values too.
-MemoryFinding check_memory(const Task& task, Candidate& candidate);
+/// Makes the task's calls in `candidate`, which must have been started and not loaded: what loading takes counts. Gates their values too: the first
+/// call with wrong ones fails, or that held too much memory (`wrong`, "memory", with limit and peak). The note has every call's peak and limit.
+Finding check_memory(const Task& task, Candidate& candidate);
 
 /// The same on a GPU: the device memory that the calls take beyond their tensors. For a candidate that was given `gpu`, in the timing slot; what loading takes does not count.
-MemoryFinding check_device_memory(const Task& task, Candidate& candidate, GpuBench& gpu);
+Finding check_device_memory(const Task& task, Candidate& candidate, GpuBench& gpu);
 
 /// "12.3 MiB".
 std::string mebibytes(std::int64_t bytes);

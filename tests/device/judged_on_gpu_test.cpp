@@ -112,7 +112,7 @@ TEST_F(JudgedOnGpu, device_memory_beyond_the_tensors_is_counted_and_limited) {
     setenv("DOUBLE_KERNEL", fault, 1);
     GpuBench gpu("");
     Candidate candidate(worker_path(), task.name, "cuda", allowed_cpus(), {}, &gpu);
-    const MemoryFinding finding = check_device_memory(task, candidate, gpu);
+    const Finding finding = check_device_memory(task, candidate, gpu);
     EXPECT_EQ(finding.calls, 1);
     if (!*fault) {
       EXPECT_FALSE(finding.failure) << finding.failure->detail;

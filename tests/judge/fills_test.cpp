@@ -41,7 +41,7 @@ class OtherFills : public testing::Test {
 };
 
 TEST_F(OtherFills, are_gated_once_each_and_a_failure_names_its_fill) {
-  const FillFinding finding = gate_other_fills(site, task, workload, job, baseline, candidate, false);
+  const Finding finding = gate_other_fills(site, task, workload, job, baseline, candidate, false);
   ASSERT_TRUE(finding.failure);
   EXPECT_EQ(finding.where, "workload standard, other fill 2 of 2");
   EXPECT_EQ(finding.failure->detail, "y[0, 0]: got 7, wanted 8");
@@ -51,7 +51,7 @@ TEST_F(OtherFills, are_gated_once_each_and_a_failure_names_its_fill) {
 
 TEST_F(OtherFills, hold_where_every_answer_is_right) {
   workload.also_gated.pop_back();
-  const FillFinding finding = gate_other_fills(site, task, workload, job, baseline, candidate, false);
+  const Finding finding = gate_other_fills(site, task, workload, job, baseline, candidate, false);
   EXPECT_FALSE(finding.failure);
   EXPECT_EQ(finding.calls, 1);
 }
@@ -79,7 +79,7 @@ class TimeLimits : public OtherFills {
 
 TEST_F(TimeLimits, hold_for_a_call_that_is_in_time_and_right) {
   task.gate.time_limits = {{"long", 100}};
-  const FillFinding finding = gate_time_limits(site, task, job, candidate, false);
+  const Finding finding = gate_time_limits(site, task, job, candidate, false);
   EXPECT_FALSE(finding.failure) << finding.failure->detail;
   EXPECT_EQ(finding.calls, 1);
   EXPECT_EQ(gated, 2) << "both input sets";
@@ -87,7 +87,7 @@ TEST_F(TimeLimits, hold_for_a_call_that_is_in_time_and_right) {
 
 TEST_F(TimeLimits, refuse_what_is_too_slow_twice) {
   task.gate.time_limits = {{"long", 1e-7}};
-  const FillFinding finding = gate_time_limits(site, task, job, candidate, false);
+  const Finding finding = gate_time_limits(site, task, job, candidate, false);
   ASSERT_TRUE(finding.failure);
   EXPECT_EQ(finding.failure->verdict, Verdict::wrong);
   EXPECT_EQ(finding.failure->reason, "too slow");
@@ -98,7 +98,7 @@ TEST_F(TimeLimits, refuse_what_is_too_slow_twice) {
 TEST_F(TimeLimits, refuse_a_wrong_answer_that_is_in_time) {
   task.workloads.back().parts.push_back(filled_with(7, 2, 2));
   task.gate.time_limits = {{"long", 100}};
-  const FillFinding finding = gate_time_limits(site, task, job, candidate, false);
+  const Finding finding = gate_time_limits(site, task, job, candidate, false);
   ASSERT_TRUE(finding.failure);
   EXPECT_EQ(finding.failure->detail, "y[0, 0]: got 7, wanted 8");
 }
@@ -126,7 +126,7 @@ TEST_F(OtherFills, are_fresh_for_every_seed_and_alike_for_one) {
 }
 
 TEST_F(OtherFills, belong_to_a_workload_that_is_gated_without_timing) {
-  const FillFinding finding = gate_workload(site, task, workload, job, candidate);
+  const Finding finding = gate_workload(site, task, workload, job, candidate);
   ASSERT_TRUE(finding.failure);
   EXPECT_EQ(finding.where, "workload standard, other fill 2 of 2");
   EXPECT_EQ(finding.calls, 3);

@@ -31,7 +31,7 @@ Task limited_transpose() {
   return task;
 }
 
-MemoryFinding judged(const std::string& library) {
+Finding judged(const std::string& library) {
   adopt_orphans();
   const Task task = limited_transpose();
   Candidate candidate(worker_path(), task.name, "library:" + std::string(std::getenv("FAIBENCH_MEMORY_FAULTS")) + "/" + library + ".so", allowed_cpus(), {});
@@ -41,7 +41,7 @@ MemoryFinding judged(const std::string& library) {
 class Within : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Memory, Within, testing::Values("within_limit", "idle_threads", "passing_threads"), [](const auto& info) { return std::string(info.param); });
 TEST_P(Within, the_limit_passes_with_its_peaks_in_the_note) {
-  const MemoryFinding finding = judged(GetParam());
+  const Finding finding = judged(GetParam());
   ASSERT_FALSE(finding.failure) << finding.where << ": " << finding.failure->detail;
   EXPECT_EQ(finding.calls, 3);
   EXPECT_NE(finding.note.find("of 8.0 MiB (third)"), std::string::npos) << finding.note;
@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Memory, TooMuch,
                                          "open_and_not_mapped"),
                          [](const auto& info) { return std::string(info.param); });
 TEST_P(TooMuch, is_found_however_it_is_held) {
-  const MemoryFinding finding = judged(GetParam());
+  const Finding finding = judged(GetParam());
   ASSERT_TRUE(finding.failure) << finding.note;
   EXPECT_EQ(name_of(finding.failure->verdict), "wrong");
   EXPECT_EQ(finding.failure->reason, "memory") << finding.failure->detail;
@@ -69,7 +69,7 @@ TEST_P(TooMuch, is_found_however_it_is_held) {
 }
 
 TEST(Memory, what_is_kept_counts_for_later_calls) {
-  const MemoryFinding finding = judged("kept_from_call_to_call");
+  const Finding finding = judged("kept_from_call_to_call");
   ASSERT_TRUE(finding.failure);
   EXPECT_EQ(finding.where, "memory gate, second");
   EXPECT_EQ(finding.calls, 2);
@@ -165,7 +165,7 @@ TEST(MemoryOfSwiglu, refuses_a_variant_that_keeps_everything) {
   Task task = *find_task("chunked_swiglu_recompute");
   task.memory->calls = {{"2048 tokens", [](Random& random) { return chunked_swiglu_recompute::layer_inputs(random, {2048, 64, 512, 64}); }}};
   Candidate candidate(worker_path(), task.name, "baseline", allowed_cpus(), {});
-  const MemoryFinding finding = check_memory(task, candidate);
+  const Finding finding = check_memory(task, candidate);
   ASSERT_TRUE(finding.failure);
   EXPECT_EQ(finding.failure->reason, "memory");
   EXPECT_NE(finding.failure->detail.find("the limit is 16.8 MiB"), std::string::npos) << finding.failure->detail;
