@@ -1,25 +1,23 @@
 // The multi-rank form under mpirun: every byte in its place on every rank, every rejection the same on all, and no byte on the wire beyond those that must cross.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "collectives/all2all_tensor_redistribute/all2all_tensor_redistribute.h"
 #include "collectives/all2all_tensor_redistribute/box_plan.h"
 #include "collectives/all2all_tensor_redistribute/ranks.h"
-#include "collectives/gather_outputs.h"
 #include "collectives/pmpi_counter.h"
-#include "communicator/mpi_communicator.h"
+#include "collectives/rank_form.h"
 #include "schedule/traffic.h"
 
 namespace faibench {
 namespace {
 
-using testing_support::gather_outputs;
-
 using all2all_tensor_redistribute::described_input;
 using all2all_tensor_redistribute::Layout;
 using all2all_tensor_redistribute::Redistribution;
 using all2all_tensor_redistribute::Transfer;
+using testing_support::RankResult;
 using testing_support::wire_counts;
 
 const MultiRank& form() {
@@ -27,63 +25,24 @@ const MultiRank& form() {
   return form;
 }
 
-const MultiRank::RankVariant& variant(const std::string& name) {
-  for (const auto& v : form().variants)
-    if (v.name == name) return v;
-  throw Error(Error::Kind::internal, "no variant " + name);
+/// The variant, watched: what it sends is counted from here on.
+MultiRank::RankVariant counted(const std::string& name) {
+  MultiRank::RankVariant variant = testing_support::variant_of(form(), name);
+  variant.run = [run = variant.run](MultiRank::Call& call) {
+    wire_counts() = {};
+    return run(call);
+  };
+  return variant;
 }
 
-bool poisoned(const Tensor& tensor) {
-  const std::vector<std::byte> poison(static_cast<std::size_t>(tensor.bytes()), std::byte{0xCB});
-  return tensor.bytes() == 0 || std::memcmp(poison.data(), tensor.data(), poison.size()) == 0;
-}
-
-/// One call as the harness makes it: nobody runs where a rule that one rank checks alone fails on any; outputs poisoned, then cut to their length.
-struct Result {
-  Rejected rejected;
-  TensorMap outputs;
-};
-Result run(Communicator& communicator, const std::string& name, const TensorMap& shard) {
-  TensorRefMap inputs = refs(shard);
-  Result result;
-  Dims dims;
-  result.rejected = form().contract.check_general(inputs, dims);
-  if (!result.rejected) result.rejected = form().contract.check_rules(inputs, CheckedBy::runner);
-  std::int64_t any = result.rejected ? 1 : 0;
-  communicator.all_reduce(&any, &any, 1, Dtype::i64, Reduce::max);
-  if (any) {
-    if (!result.rejected) result.rejected = Rejection{"(another rank's)", "", -1, ""};
-    return result;
-  }
-  result.outputs = allocate_outputs(form().contract, inputs);
-  Tensor& out = result.outputs.at("dst_data");
-  if (out.bytes() > 0) std::memset(out.data(), 0xCB, static_cast<std::size_t>(out.bytes()));
-  TensorRefMap outputs = refs(result.outputs);
-  std::unique_ptr<SharedMemory> memory;
-  if (variant(name).registered && (memory = communicator.share(inputs.at("src_data").bytes()))) {
-    if (inputs.at("src_data").bytes() > 0) std::memcpy(memory->own(), inputs.at("src_data").data, static_cast<std::size_t>(inputs.at("src_data").bytes()));
-    inputs.at("src_data").data = memory->own();
-  }
-  MultiRank::Call call{communicator, Arguments{inputs, outputs, {}}};
-  wire_counts() = {};
-  result.rejected = variant(name).run(call);
-  if (result.rejected) return result;
-  TensorRef whole_room = out.ref();
-  whole_room.shape[0] = call.arguments.lengths.at("T");
-  TensorRef rest = out.ref();
-  rest.shape[0] -= whole_room.shape[0];
-  rest.data += whole_room.bytes();
-  EXPECT_TRUE(poisoned(Tensor::copy_of(rest))) << "written past the shard";
-  out = Tensor::copy_of(whole_room);
+RankResult run(Communicator& communicator, const std::string& name, const TensorMap& shard) {
+  RankResult result = testing_support::run_on_ranks(form(), communicator, shard, counted(name));
+  EXPECT_TRUE(result.rest_untouched) << "written past the shard";
   return result;
 }
 
 void expect_right(Communicator& communicator, const std::string& name, const TensorMap& whole) {
-  const Result result = run(communicator, name, form().shard(whole, communicator.rank(), communicator.size()));
-  EXPECT_FALSE(result.rejected) << result.rejected->message;
-  if (result.rejected) return;  // all ranks, or the test hangs and its limit tells
-  const GateResult bad = form().gate(refs(whole), gather_outputs(communicator, result.outputs));
-  EXPECT_FALSE(bad) << to_string(*bad);
+  testing_support::expect_right(form(), communicator, whole, run(communicator, name, form().shard(whole, communicator.rank(), communicator.size())));
 }
 
 Redistribution plan_of(const TensorMap& whole) {
@@ -119,24 +78,21 @@ const Setting settings[] = {
 INSTANTIATE_TEST_SUITE_P(all2all_tensor_redistribute, OnRanks, testing::ValuesIn(settings), [](const auto& i) { return std::string(i.param.name); });
 
 TEST_P(OnRanks, every_case_is_right_or_rejected_alike_on_all_ranks) {
-  for (const auto& c : form().cases) {
-    SCOPED_TRACE(c.name + " on rank " + std::to_string(rank_) + " of " + std::to_string(size_));
-    Random random(c.name, "", 1, 0);
-    const TensorMap whole = c.inputs(random, size_);
-    const std::string wanted = c.damage ? c.code(size_) : "";
-    if (wanted.empty()) {
-      expect_right(*world_, GetParam().variant, whole);
-      continue;
-    }
-    TensorMap shard = form().shard(whole, rank_, size_);
-    c.damage(random, shard, rank_, size_);
-    const Result result = run(*world_, GetParam().variant, shard);
-    EXPECT_TRUE(result.rejected);
-    if (!result.rejected) continue;
-    if (result.rejected->code != "(another rank's)") { EXPECT_EQ(result.rejected->code, wanted) << result.rejected->message; }
-    if (result.outputs.find("dst_data")) { EXPECT_TRUE(poisoned(result.outputs.at("dst_data"))) << "written although rejected"; }
-    if (c.name == "two_wrong_shards") { EXPECT_NE(result.rejected->message.find("rank 0"), std::string::npos) << result.rejected->message; }
-  }
+  const MultiRank::RankVariant variants[] = {counted(GetParam().variant)};
+  testing_support::expect_every_case_right_or_rejected_alike(form(), *world_, variants, [](const MultiRank::RankVariant&, const TensorMap&, const RankResult& result) {
+    EXPECT_TRUE(result.rest_untouched) << "written past the shard";
+  });
+}
+
+TEST_P(OnRanks, of_several_wrong_shards_all_ranks_name_the_first) {
+  const auto c = std::ranges::find(form().cases, "two_wrong_shards", &MultiRank::RankCase::name);
+  ASSERT_NE(c, form().cases.end());
+  Random random(c->name, "", 1, 0);
+  TensorMap shard = form().shard(c->inputs(random, size_), rank_, size_);
+  c->damage(random, shard, rank_, size_);
+  const RankResult result = run(*world_, GetParam().variant, shard);
+  EXPECT_TRUE(result.rejected);
+  if (result.rejected) { EXPECT_NE(result.rejected->message.find("rank 0"), std::string::npos) << result.rejected->message; }
 }
 
 TEST_P(OnRanks, random_layouts_are_right) {
@@ -180,7 +136,7 @@ TEST_P(OnRanks, sends_the_plans_bytes_and_no_other) {
     SCOPED_TRACE(c.name + " on rank " + std::to_string(rank_) + " of " + std::to_string(size_));
     Random random(c.name, "", 2, 0);
     const TensorMap whole = c.inputs(random, size_);
-    const Result result = run(*world_, GetParam().variant, form().shard(whole, rank_, size_));
+    const RankResult result = run(*world_, GetParam().variant, form().shard(whole, rank_, size_));
     EXPECT_FALSE(result.rejected);
     const Redistribution plan = plan_of(whole);
     std::int64_t bytes = 0, messages = 0;
@@ -211,7 +167,7 @@ TEST_P(OnRanks, sends_what_the_schedule_of_the_study_says) {
     EXPECT_NEAR(static_cast<double>(came_to), static_cast<double>(S), 4 + 0.05 * static_cast<double>(S));
     const auto schedule = form().scaling->schedule(S, world_->nodes());
     EXPECT_EQ(fault_in(*schedule).value_or(""), "");
-    const Result result = run(*world_, "mpi", form().shard(whole, rank_, size_));
+    const RankResult result = run(*world_, "mpi", form().shard(whole, rank_, size_));
     EXPECT_FALSE(result.rejected);
     const Traffic traffic = traffic_of(*schedule, world_->nodes(), rank_);
     EXPECT_EQ(wire_counts().bytes_sent(), traffic.bytes_sent[0] + traffic.bytes_sent[1]);

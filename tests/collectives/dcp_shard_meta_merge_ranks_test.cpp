@@ -5,57 +5,27 @@
 
 #include "collectives/dcp_shard_meta_merge/dcp_shard_meta_merge.h"
 #include "collectives/dcp_shard_meta_merge/ranks.h"
-#include "communicator/mpi_communicator.h"
+#include "collectives/rank_form.h"
 #include "schedule/traffic.h"
 
 namespace faibench {
 namespace {
 
+using testing_support::expect_rejection;
+using testing_support::RankResult;
+
 const Task& task() { return *find_task("dcp_shard_meta_merge"); }
 const MultiRank& form() { return *task().multi_rank; }
 
-struct Result {
-  Rejected rejected;
-  TensorMap outputs;
-  bool untouched = true;
-};
-
-Result run(Communicator& communicator, const MultiRank::RankVariant& variant, const TensorMap& shard) {
-  const TensorRefMap inputs = refs(shard);
-  Result result{{}, allocate_outputs(form().contract, inputs)};
-  for (auto& [name, tensor] : result.outputs)
-    if (tensor.bytes() > 0) std::memset(tensor.data(), 0xA5, static_cast<std::size_t>(tensor.bytes()));
-  const TensorMap before = clone(result.outputs);
-  TensorRefMap outputs = refs(result.outputs);
-  MultiRank::Call call{communicator, Arguments{inputs, outputs, {}}};
-  result.rejected = variant.run(call);
-  for (const auto& [name, tensor] : before)
-    if (tensor.bytes() > 0) result.untouched &= std::memcmp(tensor.data(), result.outputs.at(name).data(), static_cast<std::size_t>(tensor.bytes())) == 0;
-  if (result.rejected) return result;
-  TensorMap cut;
-  for (const auto& [name, letter] : {std::pair{"out_names", "C"}, std::pair{"out_name_offsets", "E"}, std::pair{"total", "T"}}) {
-    TensorRef ref = result.outputs.at(name).ref();
-    const std::int64_t length = call.arguments.lengths.at(letter);
-    EXPECT_LE(length, ref.shape[0]);
-    ref.shape[0] = length;
-    cut.add(name, Tensor::copy_of(ref));
-  }
-  result.outputs = std::move(cut);
-  return result;
-}
+RankResult run(Communicator& communicator, const MultiRank::RankVariant& variant, const TensorMap& shard) { return testing_support::run_on_ranks(form(), communicator, shard, variant); }
 
 /// The form's gate over this rank's outputs, as if all others had the same.
-void expect_right(Result result, const TensorMap& whole) {
+void expect_right(RankResult result, const TensorMap& whole) {
   ASSERT_FALSE(result.rejected) << result.rejected->message;
   std::vector<TensorMap> outputs;
   outputs.push_back(std::move(result.outputs));
   const GateResult bad = form().gate(refs(whole), outputs);
   EXPECT_FALSE(bad) << to_string(*bad);
-}
-
-void expect_rejection(const Result& result, const std::string& code) {
-  EXPECT_EQ(result.rejected ? result.rejected->code : "", code);
-  EXPECT_TRUE(result.untouched);
 }
 
 /// The form's variants, and `mpi` as it goes about much: hashes to owners, whatever the size; and as on many ranks.
@@ -66,22 +36,7 @@ std::vector<MultiRank::RankVariant> all_ways() {
   return ways;
 }
 
-TEST(DcpRanks, every_case_is_right_or_rejected_alike_on_all_ranks) {
-  const auto world = mpi_world();
-  for (const auto& c : form().cases) {
-    SCOPED_TRACE(c.name);
-    Random random(c.name, "", 1, 0);
-    const TensorMap whole = c.inputs(random, world->size());
-    TensorMap shard = form().shard(whole, world->rank(), world->size());
-    const std::string code = c.damage ? c.code(world->size()) : "";
-    if (!code.empty()) c.damage(random, shard, world->rank(), world->size());
-    for (const auto& variant : all_ways()) {
-      SCOPED_TRACE(variant.name);
-      if (code.empty()) expect_right(run(*world, variant, shard), whole);
-      else expect_rejection(run(*world, variant, shard), code);
-    }
-  }
-}
+TEST(DcpRanks, every_case_is_right_or_rejected_alike_on_all_ranks) { testing_support::expect_every_case_right_or_rejected_alike(form(), *mpi_world(), all_ways()); }
 
 TEST(DcpRanks, report_what_the_concatenation_would_down_to_the_record) {
   const auto world = mpi_world();
@@ -97,7 +52,7 @@ TEST(DcpRanks, report_what_the_concatenation_would_down_to_the_record) {
     ++rejected;
     for (const auto& variant : all_ways()) {
       SCOPED_TRACE(variant.name);
-      const Result result = run(*world, variant, form().shard(whole, world->rank(), world->size()));
+      const RankResult result = run(*world, variant, form().shard(whole, world->rank(), world->size()));
       expect_rejection(result, wanted->code);
       if (!result.rejected) continue;
       EXPECT_EQ(result.rejected->tensor, wanted->tensor);

@@ -4,28 +4,19 @@
 #include <cstring>
 
 #include "collectives/diloco_comm_chunk_balance/ranks.h"
-#include "communicator/mpi_communicator.h"
+#include "collectives/rank_form.h"
 #include "schedule/executor.h"
 #include "schedule/traffic.h"
 
 namespace faibench {
 namespace {
 
+using testing_support::RankResult;
+
 const MultiRank& form() { return *find_task("diloco_comm_chunk_balance")->multi_rank; }
 
-struct Result {
-  Rejected rejected;
-  TensorMap outputs;
-};
-template <class Variant>
-Result run(Communicator& communicator, const TensorMap& shard, Variant&& variant) {
-  const TensorRefMap inputs = refs(shard);
-  Result result{{}, allocate_outputs(form().contract, inputs)};
-  if (result.outputs.at("averaged").bytes() > 0) std::memset(result.outputs.at("averaged").data(), 0xCB, static_cast<std::size_t>(result.outputs.at("averaged").bytes()));
-  TensorRefMap outputs = refs(result.outputs);
-  MultiRank::Call call{communicator, Arguments{inputs, outputs, {}}};
-  result.rejected = variant(call);
-  return result;
+RankResult run(Communicator& communicator, const TensorMap& shard, std::function<Rejected(MultiRank::Call&)> variant) {
+  return testing_support::run_on_ranks(form(), communicator, shard, {"", std::move(variant), ""});
 }
 
 /// What every rank must have: the sum in ascending rank, then times 1/R, in f32.
@@ -42,7 +33,7 @@ Tensor ordered_average(const TensorMap& whole) {
   return average;
 }
 
-void expect_average(const Result& result, const TensorMap& whole) {
+void expect_average(const RankResult& result, const TensorMap& whole) {
   EXPECT_FALSE(result.rejected);
   const Tensor wanted = ordered_average(whole);
   const Tensor& got = result.outputs.at("averaged");
@@ -51,23 +42,9 @@ void expect_average(const Result& result, const TensorMap& whole) {
 }
 
 TEST(DilocoRanks, every_case_is_right_or_rejected_alike_on_all_ranks) {
-  const auto world_owner = mpi_world();
-  Communicator& world = *world_owner;
-  for (const auto& c : form().cases) {
-    SCOPED_TRACE(c.name);
-    Random random(c.name, "", 1, 0);
-    const TensorMap whole = c.inputs(random, world.size());
-    TensorMap shard = form().shard(whole, world.rank(), world.size());
-    if (c.damage) c.damage(random, shard, world.rank(), world.size());
-    const std::string code = c.code ? c.code(world.size()) : "";
-    for (const auto& variant : form().variants) {
-      SCOPED_TRACE(variant.name);
-      const Result result = run(world, shard, variant.run);
-      if (!code.empty()) { EXPECT_EQ(result.rejected ? result.rejected->code : "", code); }
-      else if (variant.name == "mpi" && !c.damage) expect_average(result, whole);
-      else EXPECT_FALSE(result.rejected);
-    }
-  }
+  testing_support::expect_every_case_right_or_rejected_alike(form(), *mpi_world(), form().variants, [](const MultiRank::RankVariant& variant, const TensorMap& whole, const RankResult& result) {
+    if (variant.name == "mpi") expect_average(result, whole);
+  });
 }
 
 TEST(DilocoRanks, any_segment_length_gives_the_same_bits) {
@@ -100,12 +77,8 @@ TEST(DilocoRanks, the_smoke_workload_is_averaged_by_both_variants_within_the_gat
   const TensorMap whole = form().workloads[0].inputs(random, world.size());
   for (const auto& variant : form().variants) {
     SCOPED_TRACE(variant.name);
-    Result result = run(world, form().shard(whole, world.rank(), world.size()), variant.run);
-    EXPECT_FALSE(result.rejected);
-    std::vector<TensorMap> outputs;
-    outputs.push_back(std::move(result.outputs));
-    const GateResult bad = form().gate(refs(whole), outputs);
-    EXPECT_FALSE(bad) << to_string(*bad);
+    const RankResult result = run(world, form().shard(whole, world.rank(), world.size()), variant.run);
+    testing_support::expect_right(form(), world, whole, result);
   }
 }
 
@@ -128,7 +101,7 @@ TEST(DilocoRanks, a_step_is_timed_chunk_by_chunk_alike_on_all_ranks) {
   Random random(6);
   const TensorMap whole = c.inputs(random, world->size()), shard = form().shard(whole, world->rank(), world->size());
   diloco_comm_chunk_balance::StepTimes times;
-  Result result = run(*world, shard, [&](MultiRank::Call& call) {
+  RankResult result = run(*world, shard, [&](MultiRank::Call& call) {
     times = diloco_comm_chunk_balance::measure_step(call);
     return Rejected();
   });

@@ -3,88 +3,36 @@
 
 #include <cstring>
 
-#include "collectives/gather_outputs.h"
 #include "collectives/grad_signsgd_error_feedback/ranks.h"
-#include "communicator/mpi_communicator.h"
+#include "collectives/rank_form.h"
 
 namespace faibench {
 namespace {
 
 using testing_support::gather_outputs;
+using testing_support::RankResult;
 
 const MultiRank& form() { return *find_task("grad_signsgd_error_feedback")->multi_rank; }
 
-struct Result {
-  Rejected rejected;
-  TensorMap outputs;
-  bool untouched = true;
-};
-template <class Variant>
-Result run(Communicator& communicator, const TensorMap& shard, Variant&& variant) {
-  const TensorRefMap inputs = refs(shard);
-  Result result{{}, allocate_outputs(form().contract, inputs)};
-  for (auto& [name, tensor] : result.outputs)
-    if (tensor.bytes() > 0) std::memset(tensor.data(), 0xCB, static_cast<std::size_t>(tensor.bytes()));
-  TensorRefMap outputs = refs(result.outputs);
-  MultiRank::Call call{communicator, Arguments{inputs, outputs, {}}};
-  result.rejected = variant(call);
-  for (auto& [name, tensor] : result.outputs)
-    for (std::int64_t i = 0; i < tensor.bytes(); ++i) result.untouched &= tensor.data()[i] == std::byte{0xCB};
-  if (!result.rejected) {  // cut to what counts
-    Tensor payload(Dtype::u8, {call.arguments.lengths.at("B")});
-    if (payload.bytes() > 0) std::memcpy(payload.data(), result.outputs.at("payload").data(), static_cast<std::size_t>(payload.bytes()));
-    result.outputs.at("payload") = std::move(payload);
-  }
-  return result;
+RankResult run(Communicator& communicator, const TensorMap& shard, std::function<Rejected(MultiRank::Call&)> variant) {
+  return testing_support::run_on_ranks(form(), communicator, shard, {"", std::move(variant), ""});
 }
 
-void expect_right(Communicator& communicator, const Result& result, const TensorMap& whole) {
-  ASSERT_FALSE(result.rejected) << result.rejected->message;
-  const GateResult bad = form().gate(refs(whole), gather_outputs(communicator, result.outputs));
-  EXPECT_FALSE(bad) << to_string(*bad);
-}
+void expect_right(Communicator& communicator, const RankResult& result, const TensorMap& whole) { testing_support::expect_right(form(), communicator, whole, result); }
 
-TEST(SignRanks, every_case_is_right_or_rejected_alike_on_all_ranks_with_nothing_written) {
-  const auto world_owner = mpi_world();
-  Communicator& world = *world_owner;
-  for (const auto& c : form().cases) {
-    SCOPED_TRACE(c.name);
-    Random random(c.name, "", 1, 0);
-    const TensorMap whole = c.inputs(random, world.size());
-    TensorMap shard = form().shard(whole, world.rank(), world.size());
-    if (c.damage) c.damage(random, shard, world.rank(), world.size());
-    const std::string code = c.code ? c.code(world.size()) : "";
-    for (const auto& variant : form().variants) {
-      SCOPED_TRACE(variant.name);
-      const Result result = run(world, shard, variant.run);
-      if (code.empty()) {
-        expect_right(world, result, whole);
-      } else {
-        EXPECT_EQ(result.rejected ? result.rejected->code : "", code);
-        EXPECT_TRUE(result.untouched);
-      }
-    }
-  }
-}
+TEST(SignRanks, every_case_is_right_or_rejected_alike_on_all_ranks_with_nothing_written) { testing_support::expect_every_case_right_or_rejected_alike(form()); }
 
 TEST(SignRanks, any_segment_length_gives_the_same_bits) {
   const auto world_owner = mpi_world();
   Communicator& world = *world_owner;
   Random random(2);
   const TensorMap whole = form().cases[7].inputs(random, world.size()), shard = form().shard(whole, world.rank(), world.size());
-  const Result wanted = run(world, shard, grad_signsgd_error_feedback::run_mpi);
+  const RankResult wanted = run(world, shard, grad_signsgd_error_feedback::run_mpi);
   expect_right(world, wanted, whole);
   for (const std::int64_t blocks : {1, 3, 130, 1000}) {
-    const Result got = run(world, shard, [&](MultiRank::Call& call) { return grad_signsgd_error_feedback::run_in_segments(call, blocks); });
+    const RankResult got = run(world, shard, [&](MultiRank::Call& call) { return grad_signsgd_error_feedback::run_in_segments(call, blocks); });
     for (auto& [name, tensor] : wanted.outputs) EXPECT_EQ(std::memcmp(got.outputs.at(name).data(), tensor.data(), static_cast<std::size_t>(tensor.bytes())), 0) << name << ", segments of " << blocks;
   }
-}
-
-TEST(SignRanks, messages_longer_than_one_call_takes_are_cut) {
-  const auto world = mpi_world(1000);
-  Random random(4);
-  const TensorMap whole = form().cases[6].inputs(random, world->size());
-  for (const auto& variant : form().variants) expect_right(*world, run(*world, form().shard(whole, world->rank(), world->size()), variant.run), whole);
 }
 
 TEST(SignRanks, the_gate_refuses_an_average_that_is_off_by_a_bit_on_one_rank_and_an_error_made_with_the_average) {
@@ -92,7 +40,7 @@ TEST(SignRanks, the_gate_refuses_an_average_that_is_off_by_a_bit_on_one_rank_and
   Communicator& world = *world_owner;
   Random random(3);
   const TensorMap whole = form().workloads[0].inputs(random, world.size());
-  const Result result = run(world, form().shard(whole, world.rank(), world.size()), grad_signsgd_error_feedback::run_mpi);
+  const RankResult result = run(world, form().shard(whole, world.rank(), world.size()), grad_signsgd_error_feedback::run_mpi);
   std::vector<TensorMap> outputs = gather_outputs(world, result.outputs);
   EXPECT_FALSE(form().gate(refs(whole), outputs));
   outputs.back().at("average").data()[4 * 9000] ^= std::byte{1};
@@ -121,7 +69,7 @@ TEST(SignRanks, error_feedback_over_20_steps_keeps_every_bit_of_gradient_and_all
       TensorMap whole = grad_signsgd_error_feedback::whole_input(random, n, world.size());
       whole.at("step") = Tensor::scalar<std::int64_t>(step);
       for (int r = 0; r < world.size(); ++r) std::memcpy(whole.at("error").data() + 4 * n * r, errors[static_cast<std::size_t>(r)].at("error").data(), 4 * n);
-      const Result result = run(world, form().shard(whole, world.rank(), world.size()), variant.run);
+      const RankResult result = run(world, form().shard(whole, world.rank(), world.size()), variant.run);
       ASSERT_FALSE(result.rejected) << result.rejected->message;
       const std::vector<TensorMap> outputs = gather_outputs(world, result.outputs);
       const GateResult bad = form().gate(refs(whole), outputs);  // averages equal in every bit among it
@@ -155,10 +103,9 @@ TEST(SignRanks, ranks_of_different_formats_refuse_each_other) {
   Communicator& world = *world_owner;
   Random random(7);
   const TensorMap whole = form().workloads[0].inputs(random, world.size()), shard = form().shard(whole, world.rank(), world.size());
-  const Result result = run(world, shard, world.rank() == 0 ? grad_signsgd_error_feedback::run_mpi_sparse : grad_signsgd_error_feedback::run_mpi);
+  const RankResult result = run(world, shard, world.rank() == 0 ? grad_signsgd_error_feedback::run_mpi_sparse : grad_signsgd_error_feedback::run_mpi);
   if (world.size() == 1) return expect_right(world, result, whole);
-  EXPECT_EQ(result.rejected ? result.rejected->code : "", "rank_mismatch");
-  EXPECT_TRUE(result.untouched);
+  testing_support::expect_rejection(result, "rank_mismatch");
 }
 
 TEST(SignRanks, the_gate_refuses_a_private_payload_that_decodes_to_something_else) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "collectives/fake_nccl.h"
+#include "collectives/rank_form.h"
 #include "communicator/nccl_communicator.h"
 #include "task/task.h"
 
@@ -20,18 +21,6 @@ struct OneRank {
   TensorMap outputs;
   std::string error;
 };
-
-/// Outputs of data-dependent length, cut to what the call said.
-void cut(const Contract& contract, const TensorRefMap& inputs, const Dims& lengths, TensorMap& outputs) {
-  Dims dims;
-  contract.check_general(inputs, dims);
-  for (const auto& form : contract.output_shapes(inputs, dims)) {
-    if (form.length.empty()) continue;
-    TensorRef shorter = outputs.at(form.name).ref();
-    shorter.shape[0] = lengths.find(form.length).value();
-    outputs.at(form.name) = Tensor::copy_of(shorter);
-  }
-}
 
 /// All ranks' calls of `variant` on their shards, as the harness makes them: general codes and the runner's rules first, and nobody runs where any rank finds one.
 std::vector<OneRank> call_all(const Task& task, const MultiRank::RankVariant& variant, const std::vector<TensorMap>& shards) {
@@ -55,10 +44,10 @@ std::vector<OneRank> call_all(const Task& task, const MultiRank::RankVariant& va
         const TensorRefMap inputs = refs(shards[static_cast<std::size_t>(r)]);
         own.outputs = allocate_outputs(task.multi_rank->contract, inputs);
         TensorRefMap outputs = refs(own.outputs);
-        const auto group = nccl_communicator(std::make_shared<FakeNccl>(fabric, r), id, ranks, r, NodeMap::regular(ranks, ranks), {.patience_seconds = 20});
+        const auto group = nccl_communicator(std::make_shared<FakeNccl>(fabric, r), id, ranks, r, NodeMap::regular(ranks, ranks), {.patience_seconds = 60});
         MultiRank::Call call{*group, {inputs, outputs, {}}};
         own.rejected = variant.run(call);
-        if (!own.rejected) cut(task.multi_rank->contract, inputs, call.arguments.lengths, own.outputs);
+        if (!own.rejected) testing_support::cut_to_lengths(task.multi_rank->contract, inputs, call.arguments.lengths, own.outputs);
       } catch (const std::exception& e) {
         own.error = e.what();
       }

@@ -5,50 +5,19 @@
 #include <cmath>
 #include <cstring>
 
-#include "collectives/gather_outputs.h"
-#include "communicator/mpi_communicator.h"
-#include "task/task.h"
+#include "collectives/rank_form.h"
 
 namespace faibench {
 namespace {
 
-using testing_support::gather_outputs;
+using testing_support::expect_rejection;
+using testing_support::RankResult;
 
 const Task& task() { return *find_task("tp_allreduce_bias_fuse"); }
 const MultiRank& form() { return *task().multi_rank; }
 
-const MultiRank::RankVariant& variant(const std::string& name) {
-  for (const auto& v : form().variants)
-    if (v.name == name) return v;
-  throw Error(Error::Kind::internal, "no variant " + name);
-}
-
-/// One call of this rank; outputs poisoned before it. A registered variant gets its tensors in shared memory, where there is some.
-struct Result {
-  Rejected rejected;
-  TensorMap outputs;
-};
-Result run(Communicator& communicator, const std::string& name, const TensorMap& shard) {
-  TensorRefMap inputs = refs(shard);
-  Result result{{}, allocate_outputs(form().contract, inputs)};
-  for (auto& [output, tensor] : result.outputs) std::memset(tensor.data(), 0xCB, static_cast<std::size_t>(tensor.bytes()));
-  TensorRefMap outputs = refs(result.outputs);
-  std::vector<std::unique_ptr<SharedMemory>> memories;
-  const auto move_to_shared = [&](TensorRef& tensor) {
-    memories.push_back(communicator.share(tensor.bytes()));
-    if (!memories.back()) return;
-    if (tensor.bytes() > 0) std::memcpy(memories.back()->own(), tensor.data, static_cast<std::size_t>(tensor.bytes()));
-    tensor.data = memories.back()->own();
-  };
-  if (variant(name).registered) {
-    for (auto& [input, tensor] : inputs) move_to_shared(tensor);
-    for (auto& [output, tensor] : outputs) move_to_shared(tensor);
-  }
-  MultiRank::Call call{communicator, Arguments{inputs, outputs, {}}};
-  result.rejected = variant(name).run(call);
-  for (auto& [output, tensor] : result.outputs)
-    if (outputs.at(output).data != tensor.data() && tensor.bytes() > 0) std::memcpy(tensor.data(), outputs.at(output).data, static_cast<std::size_t>(tensor.bytes()));
-  return result;
+RankResult run(Communicator& communicator, const std::string& name, const TensorMap& shard) {
+  return testing_support::run_on_ranks(form(), communicator, shard, testing_support::variant_of(form(), name));
 }
 
 TensorMap filled(Dtype dtype, std::int64_t P, std::int64_t M, std::int64_t N, std::uint64_t seed) {
@@ -67,14 +36,17 @@ TensorMap filled(Dtype dtype, std::int64_t P, std::int64_t M, std::int64_t N, st
   return whole;
 }
 
-void expect_right(Communicator& communicator, const std::string& name, const TensorMap& whole) {
-  const Result result = run(communicator, name, form().shard(whole, communicator.rank(), communicator.size()));
-  EXPECT_FALSE(result.rejected.has_value());
-  const GateResult bad = form().gate(refs(whole), gather_outputs(communicator, result.outputs));
-  EXPECT_FALSE(bad.has_value()) << to_string(*bad);
+/// The ways that add in the order of one process must have its bits.
+void expect_bits_of_one_process(Communicator& communicator, const std::string& name, const TensorMap& whole, const RankResult& result) {
   if (name == "mpi_baseline" || (name == "mpi" && communicator.nodes().nodes() > 1)) return;  // they add in other orders
   const TensorMap one_process = run_kernel(task().contract, task().find_variant("cpu")->kernel, refs(whole));
   EXPECT_EQ(std::memcmp(one_process.at("out").data(), result.outputs.at("out").data(), static_cast<std::size_t>(one_process.at("out").bytes())), 0) << "not the bits of the one-process sum";
+}
+
+void expect_right(Communicator& communicator, const std::string& name, const TensorMap& whole) {
+  const RankResult result = run(communicator, name, form().shard(whole, communicator.rank(), communicator.size()));
+  testing_support::expect_right(form(), communicator, whole, result);
+  expect_bits_of_one_process(communicator, name, whole, result);
 }
 
 struct Setting {
@@ -131,23 +103,11 @@ TEST_P(OnRanks, the_small_workloads_are_right) {
   }
 }
 
-TEST_P(OnRanks, the_fixed_cases_are_right) {
-  for (const auto& c : form().cases) {
-    SCOPED_TRACE(c.name + " on rank " + std::to_string(rank_) + " of " + std::to_string(size_));
-    Random random(task().name, c.name, 1, 0);
-    const TensorMap whole = c.inputs(random, size_);
-    const std::string wanted = c.damage ? c.code(size_) : "";
-    if (wanted.empty()) {
-      expect_right(*world_, GetParam().variant, whole);
-      continue;
-    }
-    TensorMap shard = form().shard(whole, rank_, size_);
-    c.damage(random, shard, rank_, size_);
-    const Result result = run(*world_, GetParam().variant, shard);
-    EXPECT_TRUE(result.rejected && result.rejected->code == wanted);
-    const std::vector<std::byte> poison(static_cast<std::size_t>(result.outputs.at("out").bytes()), std::byte{0xCB});
-    EXPECT_TRUE(poison.empty() || std::memcmp(poison.data(), result.outputs.at("out").data(), poison.size()) == 0) << "written although rejected";
-  }
+TEST_P(OnRanks, the_fixed_cases_are_right_or_rejected_alike) {
+  const MultiRank::RankVariant variants[] = {testing_support::variant_of(form(), GetParam().variant)};
+  testing_support::expect_every_case_right_or_rejected_alike(form(), *world_, variants, [&](const MultiRank::RankVariant& variant, const TensorMap& whole, const RankResult& result) {
+    expect_bits_of_one_process(*world_, variant.name, whole, result);
+  });
 }
 
 TEST_P(OnRanks, all_ranks_report_what_one_rank_alone_has) {
@@ -161,11 +121,7 @@ TEST_P(OnRanks, all_ranks_report_what_one_rank_alone_has) {
       TensorMap shard = form().shard(whole, rank_, size_);
       if (here && kind == "bias") shard.at("bias").data()[0] ^= std::byte{1};
       if (here && kind == "last byte of bias") shard.at("bias").data()[shard.at("bias").bytes() - 1] ^= std::byte{0x80};
-      const Result result = run(*world_, GetParam().variant, shard);
-      EXPECT_TRUE(result.rejected.has_value());
-      if (result.rejected) { EXPECT_EQ(result.rejected->code, "rank_mismatch") << result.rejected->message; }
-      const std::vector<std::byte> poison(static_cast<std::size_t>(result.outputs.at("out").bytes()), std::byte{0xCB});
-      EXPECT_TRUE(poison.empty() || std::memcmp(poison.data(), result.outputs.at("out").data(), poison.size()) == 0) << "written although rejected";
+      expect_rejection(run(*world_, GetParam().variant, shard), "rank_mismatch");
     }
   expect_right(*world_, GetParam().variant, filled(Dtype::bf16, size_, 5, 7, 14));  // and the group still works
 }
