@@ -1,11 +1,10 @@
 #include <gtest/gtest.h>
 #include <omp.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <span>
 
+#include "kernels/fenced.h"
 #include "kernels/linalg/coalesced_matrix_transpose/coalesced_matrix_transpose.h"
 #include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
@@ -24,27 +23,6 @@ TEST_P(EveryVariant, holds_on_all_cases) { check_all_cases(task(), GetParam()); 
 TEST_P(EveryVariant, holds_on_random_cases) { check_random_cases(task(), GetParam(), 100); }
 TEST_P(EveryVariant, holds_on_case_files) { check_case_files(task(), GetParam()); }
 
-/// Elements between two pages that nobody may touch: `count` of them end (or start) right at one.
-class Fenced {
- public:
-  enum class At { start, end };
-  Fenced(std::int64_t count, At at) {
-    const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE)), bytes = static_cast<std::size_t>(count) * 4, pages = (bytes + page - 1) / page;
-    length_ = (pages + 2) * page;
-    base_ = static_cast<std::byte*>(mmap(nullptr, length_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (base_ == MAP_FAILED || mprotect(base_ + page, pages * page, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
-    data_ = reinterpret_cast<float*>(base_ + page + (at == At::end ? pages * page - bytes : 0));
-  }
-  Fenced(const Fenced&) = delete;
-  ~Fenced() { munmap(base_, length_); }
-  float* data() { return data_; }
-
- private:
-  std::byte* base_;
-  float* data_;
-  std::size_t length_;
-};
-
 // Edges around one and several lines, registers and blocks, and long sides that several threads share.
 constexpr std::pair<std::int64_t, std::int64_t> sizes[] = {{1, 1},     {1, 17},   {17, 1},    {15, 16},  {16, 15},    {16, 16},   {17, 17},     {31, 33},   {7, 129},    {130, 9},
                                                            {128, 128}, {129, 65}, {257, 300}, {64, 513}, {1025, 130}, {131, 1025}, {1100, 1100}, {5, 40000}, {40000, 6},
@@ -52,8 +30,8 @@ constexpr std::pair<std::int64_t, std::int64_t> sizes[] = {{1, 1},     {1, 17}, 
                                                            {2048, 512}, {1040, 1030}, {2055, 600}, {65, 17000}, {63, 17000}, {16, 70000}, {64, 16400}, {70001, 15}};
 
 void expect_transposed(std::int64_t M, std::int64_t N, Fenced::At at, std::int64_t shift = 0) {
-  Fenced x(M * N, at), wide(M * N + shift, at);
-  const std::span<float> y(wide.data() + shift, static_cast<std::size_t>(M * N));
+  const Fenced in(M * N * 4, at), wide((M * N + shift) * 4, at);
+  const std::span<float> x(in.data<float>(), static_cast<std::size_t>(M * N)), y(wide.data<float>() + shift, x.size());
   for (std::int64_t k = 0; k < M * N; ++k) {
     const std::uint32_t bits = static_cast<std::uint32_t>(k) * 2654435761u;  // all kinds of floats
     std::memcpy(x.data() + k, &bits, 4);

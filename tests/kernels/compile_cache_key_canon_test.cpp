@@ -437,10 +437,7 @@ TEST(CompileCacheKeyCanon, any_number_of_threads_will_do) {
   bad_field[250] = R"({"op":1})", bad_field[590] = R"({"op":2})";
   bad_document[3] = R"({"op":1})", bad_document[400] = "{", bad_document[599] = "[]";
   const auto rejection = [](const std::vector<std::string>& documents) {
-    const TensorMap inputs = batch_of(documents);
-    TensorMap outputs = allocate_outputs(task().contract, refs(inputs));
-    TensorRefMap output_refs = refs(outputs);
-    const Rejected rejected = call_kernel(task().contract, task().find_variant("cpu")->kernel, refs(inputs), output_refs);
+    const Rejected rejected = testing_support::rejection_by(task(), "cpu", batch_of(documents));
     return rejected ? rejected->code + " " + std::to_string(rejected->index) : "none";
   };
   const int threads = omp_get_max_threads();

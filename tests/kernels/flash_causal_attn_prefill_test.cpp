@@ -19,16 +19,7 @@ using namespace testing_support;
 
 const Task& task() { return tasks::flash_causal_attn_prefill(); }
 
-TensorMap case_inputs(std::string_view name) {
-  for (const Case& c : task().cases)
-    if (c.name == name) {
-      Random random(task().name, c.name, 1, 0);
-      return c.inputs(random);
-    }
-  ADD_FAILURE() << "no case " << name;
-  return {};
-}
-
+TensorMap case_inputs(std::string_view name) { return testing_support::case_inputs(task(), name); }
 TensorMap run(std::string_view variant, const TensorMap& inputs) { return run_kernel(task().contract, variant_of(task(), variant).kernel, refs(inputs)); }
 
 /// The first `tokens` positions of a [1, L, H, D] tensor.

@@ -1,13 +1,11 @@
 // int4_int8_blocked_dot: every variant and every form of the cpu variant on cases, random cases and case files; what they read; what the gate refuses.
 #include <gtest/gtest.h>
 #include <omp.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
+#include "kernels/fenced.h"
 #include "kernels/linalg/int4_int8_blocked_dot/cpu.h"
 #include "kernels/machine_setting.h"
 #include "kernels/task_harness.h"
@@ -27,27 +25,6 @@ INSTANTIATE_TEST_SUITE_P(int4_int8_blocked_dot, EveryVariant, testing::Values("r
 TEST_P(EveryVariant, holds_on_all_cases) { check_all_cases(task(), GetParam()); }
 TEST_P(EveryVariant, holds_on_random_cases) { check_random_cases(task(), GetParam(), 100); }
 TEST_P(EveryVariant, holds_on_case_files) { check_case_files(task(), GetParam()); }
-
-/// A copy of a tensor that ends right at a page which nobody may touch.
-class Fenced {
- public:
-  explicit Fenced(const Tensor& tensor) {
-    const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE)), bytes = static_cast<std::size_t>(tensor.bytes()), pages = (bytes + page - 1) / page;
-    length_ = (pages + 2) * page;
-    base_ = static_cast<std::byte*>(mmap(nullptr, length_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (base_ == MAP_FAILED || (pages > 0 && mprotect(base_ + page, pages * page, PROT_READ | PROT_WRITE) != 0)) throw std::bad_alloc();
-    data_ = base_ + page + pages * page - bytes;
-    if (bytes > 0) std::memcpy(data_, tensor.data(), bytes);
-  }
-  Fenced(const Fenced&) = delete;
-  ~Fenced() { munmap(base_, length_); }
-  template <class T>
-  const T* data() const { return reinterpret_cast<const T*>(data_); }
-
- private:
-  std::byte *base_, *data_;
-  std::size_t length_;
-};
 
 std::vector<std::int64_t> run(const cpu::Form& form, const TensorMap& inputs) {
   const Fenced a_q(inputs.at("a_q")), a_coef(inputs.at("a_coef")), a_sign(inputs.at("a_sign")), b_q(inputs.at("b_q")), b_coef(inputs.at("b_coef")), b_sign(inputs.at("b_sign"));

@@ -35,9 +35,7 @@ TEST_P(EveryVariant, names_the_first_bad_element_of_a_then_of_b) {
     Random random(3);
     TensorMap inputs = lora::uniform_inputs(random, {4, 37, 11, 7});
     for (const auto& [name, at] : bad) inputs.at(name).flat<float>()[at] = NAN;
-    TensorMap outputs = allocate_outputs(task().contract, refs(inputs));
-    TensorRefMap output_refs = refs(outputs);
-    const Rejected got = call_kernel(task().contract, variant_of(task(), GetParam()).kernel, refs(inputs), output_refs);
+    const Rejected got = rejection_by(task(), GetParam(), inputs);
     ASSERT_TRUE(got.has_value());
     EXPECT_EQ(got->code, "bad_adapter");
     EXPECT_EQ(got->tensor, tensor);
@@ -154,13 +152,7 @@ TEST_F(Gate, matches_nan_and_the_sign_of_infinity) {
   EXPECT_FALSE(passes(inputs, changed(9, HUGE_VALF)));
 }
 
-TEST_F(Gate, takes_the_answers_of_the_case_files) {
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(std::getenv("FAIBENCH_CASES")) / task().name)) {
-    SCOPED_TRACE(entry.path().string());
-    const CaseFile file = read_case_file(entry.path());
-    if (file.expect_error.empty()) { EXPECT_TRUE(passes(file.inputs, file.outputs)); }
-  }
-}
+TEST_F(Gate, takes_the_answers_of_the_case_files) { check_gate_on_answers(task()); }
 
 TEST_F(Gate, is_as_large_as_the_exact_fill_allows) {
   const TensorMap inputs = lora::exact_inputs(random_, {4, 4096, 4, 16});

@@ -12,20 +12,11 @@ TEST_P(EachVariant, is_right_on_every_case) { check_all_cases(task(), GetParam()
 TEST_P(EachVariant, is_right_on_random_cases) { check_random_cases(task(), GetParam(), 100); }
 TEST_P(EachVariant, is_right_on_the_case_files) { check_case_files(task(), GetParam()); }
 TEST_P(EachVariant, names_the_reserved_name) {
-  for (const Case& c : task().cases) {
-    if (c.name != "reserved_name_last") continue;
-    Random random(1);
-    const TensorMap inputs = c.inputs(random);
-    TensorMap outputs = allocate_outputs(task().contract, refs(inputs));
-    TensorRefMap output_refs = refs(outputs);
-    const Rejected rejected = call_kernel(task().contract, variant_of(task(), GetParam()).kernel, refs(inputs), output_refs);
-    ASSERT_TRUE(rejected);
-    EXPECT_EQ(rejected->tensor, "names");
-    EXPECT_EQ(rejected->index, 2);
-    EXPECT_EQ(rejected->message.find("names[2] is __metadata__: "), 0u) << rejected->message;
-    return;
-  }
-  FAIL() << "no such case";
+  const Rejected rejected = rejection_by(task(), GetParam(), case_inputs(task(), "reserved_name_last"));
+  ASSERT_TRUE(rejected);
+  EXPECT_EQ(rejected->tensor, "names");
+  EXPECT_EQ(rejected->index, 2);
+  EXPECT_EQ(rejected->message.find("names[2] is __metadata__: "), 0u) << rejected->message;
 }
 INSTANTIATE_TEST_SUITE_P(SafetensorsShardRoute, EachVariant, testing::Values("reference", "baseline", "cpu"));
 

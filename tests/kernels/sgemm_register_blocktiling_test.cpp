@@ -20,16 +20,6 @@ const Task& task() { return tasks::sgemm_register_blocktiling(); }
 
 TensorMap run(std::string_view variant, const TensorMap& inputs) { return run_kernel(task().contract, variant_of(task(), variant).kernel, refs(inputs)); }
 
-TensorMap case_inputs(std::string_view name) {
-  for (const Case& c : task().cases)
-    if (c.name == name) {
-      Random random(task().name, c.name, 1, 0);
-      return c.inputs(random);
-    }
-  ADD_FAILURE() << "no case " << name;
-  return {};
-}
-
 GateResult judge(const TensorMap& inputs, const TensorMap& outputs) {
   const TensorRefMap in = refs(inputs), out = refs(outputs), nothing;
   return task().gate.check({in, out, nothing, {}, false});
@@ -50,15 +40,7 @@ TEST_F(Sgemm, every_variant_holds_on_case_files) {
   for (const char* variant : {"reference", "baseline", "cpu"}) check_case_files(task(), variant);
 }
 
-TEST_F(Sgemm, gate_takes_the_case_files_own_answers) {
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(std::getenv("FAIBENCH_CASES")) / task().name)) {
-    SCOPED_TRACE(entry.path().string());
-    const CaseFile file = read_case_file(entry.path());
-    if (!file.expect_error.empty()) continue;
-    const GateResult bad = judge(file.inputs, file.outputs);
-    EXPECT_FALSE(bad.has_value()) << to_string(*bad);
-  }
-}
+TEST_F(Sgemm, gate_takes_the_case_files_own_answers) { check_gate_on_answers(task()); }
 
 TEST_F(Sgemm, holds_for_every_instruction_set) {
   under_every_instruction_set([](std::int64_t) {
@@ -116,7 +98,7 @@ TEST_F(Sgemm, gate_knows_a_lower_precision_by_the_exact_rule_alone) {
 }
 
 TEST_F(Sgemm, gate_bound_grows_with_the_sum_of_magnitudes) {
-  const TensorMap inputs = case_inputs("cancelling_rows");
+  const TensorMap inputs = case_inputs(task(), "cancelling_rows");
   const TensorMap right = run("reference", inputs);
   const auto A = inputs.at("A").view<const float, 2>(), B = inputs.at("B").view<const float, 2>();
   double size = 0;

@@ -51,6 +51,22 @@ inline const Variant& variant_of(const Task& task, std::string_view name) {
   return *variant;
 }
 
+inline TensorMap case_inputs(const Task& task, std::string_view name) {
+  for (const Case& c : task.cases)
+    if (c.name == name) {
+      Random random(task.name, c.name, 1, 0);
+      return c.inputs(random);
+    }
+  throw Error(Error::Kind::internal, task.name + " has no case " + std::string(name));
+}
+
+/// What one call comes to where its outputs are of no interest.
+inline Rejected rejection_by(const Task& task, std::string_view variant, const TensorMap& inputs) {
+  TensorMap outputs = allocate_outputs(task.contract, refs(inputs));
+  TensorRefMap output_refs = refs(outputs);
+  return call_kernel(task.contract, variant_of(task, variant).kernel, refs(inputs), output_refs);
+}
+
 inline void check_all_cases(const Task& task, std::string_view variant) {
   for (const Case& c : task.cases) {
     SCOPED_TRACE(task.name + " " + std::string(variant) + " case " + c.name);
@@ -67,14 +83,43 @@ inline void check_random_cases(const Task& task, std::string_view variant, int c
   }
 }
 
-/// Every case file under tests/cases/<task>/ ; fails if there is none.
-inline void check_case_files(const Task& task, std::string_view variant) {
+/// Calls look(file) for every case file under tests/cases/<task>/ ; fails if there is none.
+template <class Look>
+void for_each_case_file(const Task& task, Look look) {
   const char* root = std::getenv("FAIBENCH_CASES");
   ASSERT_NE(root, nullptr) << "set FAIBENCH_CASES to tests/cases";
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(root) / task.name)) {
-    SCOPED_TRACE(entry.path().string() + " " + std::string(variant));
-    const CaseFile file = read_case_file(entry.path());
+    SCOPED_TRACE(entry.path().string());
+    look(read_case_file(entry.path()));
+    ++files;
+  }
+  EXPECT_GT(files, 0);
+}
+
+/// The same for those that hold an answer and not a rejection.
+template <class Look>
+void for_each_answer(const Task& task, Look look) {
+  int answers = 0;
+  for_each_case_file(task, [&](const CaseFile& file) {
+    if (!file.expect_error.empty()) return;
+    look(file);
+    ++answers;
+  });
+  EXPECT_GT(answers, 0);
+}
+
+/// The gate of a task that judges outputs by its inputs alone takes the answers of the case files.
+inline void check_gate_on_answers(const Task& task) {
+  for_each_answer(task, [&](const CaseFile& file) {
+    const GateResult bad = task.gate.check({refs(file.inputs), refs(file.outputs), {}, {}, false});
+    EXPECT_FALSE(bad.has_value()) << to_string(*bad);
+  });
+}
+
+inline void check_case_files(const Task& task, std::string_view variant) {
+  for_each_case_file(task, [&](const CaseFile& file) {
+    SCOPED_TRACE(std::string(variant));
     const Rejected wanted = task.contract.validate(refs(file.inputs));
     EXPECT_EQ(wanted ? wanted->code : "", file.expect_error);
     check_inputs(task, variant_of(task, variant), file.inputs);
@@ -86,9 +131,7 @@ inline void check_case_files(const Task& task, std::string_view variant) {
       const GateResult bad = task.gate.check({refs(file.inputs), refs(outputs), refs(file.outputs), probe_outputs, variant == "baseline"});
       EXPECT_FALSE(bad.has_value()) << "against the file's answer: " << to_string(*bad);
     }
-    ++files;
-  }
-  EXPECT_GT(files, 0);
+  });
 }
 
 }  // namespace faibench::testing_support

@@ -11,6 +11,7 @@
 #include "hdf5/writing.h"
 #include "results/faulty_disk.h"
 #include "results/sample_record.h"
+#include "complaint.h"
 #include "temporary_folder.h"
 
 namespace faibench {
@@ -39,18 +40,7 @@ std::vector<Record> some_records() {
   return records;
 }
 
-std::string error_of(const std::filesystem::path& path) {
-  try {
-    read_run_file(path);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind, Error::Kind::bad_input) << e.what();
-    const std::string text = e.what();
-    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-    EXPECT_EQ(text.rfind(path.string() + ": ", 0), 0u) << text;
-    return text.substr(path.string().size() + 2);
-  }
-  return "accepted";
-}
+std::string error_of(const std::filesystem::path& path) { return testing_support::complaint_of(read_run_file, path); }
 
 TEST(RunFile, gives_back_records_samples_and_provenance) {
   const TemporaryFolder folder;

@@ -14,6 +14,7 @@
 #include "hdf5/disk.h"
 #include "hdf5/reading.h"
 #include "hdf5/writing.h"
+#include "complaint.h"
 #include "temporary_folder.h"
 
 namespace faibench {
@@ -22,18 +23,7 @@ namespace {
 using testing::HasSubstr;
 using testing_support::TemporaryFolder;
 
-std::string error_of(const std::filesystem::path& path) {
-  try {
-    read_case_file(path);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind, Error::Kind::bad_input) << e.what();
-    const std::string text = e.what();
-    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-    EXPECT_EQ(text.rfind(path.string() + ": ", 0), 0u) << text;
-    return text.substr(path.string().size() + 2);
-  }
-  return "accepted";
-}
+std::string error_of(const std::filesystem::path& path) { return testing_support::complaint_of(read_case_file, path); }
 
 void expect_equal(const TensorMap& got, const TensorMap& wanted) {
   ASSERT_EQ(got.size(), wanted.size());
