@@ -32,7 +32,12 @@ std::vector<std::string> small(std::vector<std::string> more = {}) {
 
 TEST(Run, judges_prints_the_scoreboard_and_names_the_file) {
   const Scratch scratch;
-  const Outcome outcome = run_in(scratch, small({"--out", "run.h5"}));
+  Outcome outcome;
+  for (int tries = 0; tries < 5; ++tries) {  // a busy machine may leave the times too noisy to be scored
+    outcome = run_in(scratch, small({"--out", "run.h5", "--force"}));
+    if (outcome.code == 0) break;
+    ASSERT_EQ(read_run_file(scratch.file("run.h5")).records.at(0).verdict, Verdict::noisy) << outcome.out << outcome.err;
+  }
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("coalesced_matrix_transpose"));
   EXPECT_THAT(outcome.out, HasSubstr("Results: run.h5"));
