@@ -30,12 +30,18 @@ HWY_BEFORE_NAMESPACE();
 namespace faibench::chunked_swiglu_recompute::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// exp(x) for x <= 0, down to the smallest subnormal number, 0 below -104; NaN stays NaN. Within 2 ulp: Cephes' polynomial on [-ln2/2, ln2/2].
+/// A number below the smallest that f32 holds: value * scale, of which neither is subnormal.
+template <class V>
+struct Scaled {
+  V value, scale;
+};
+
+/// exp(x) for x <= 0, as if x were -174 below that (then e^x times the largest number is nothing beside the gate's bound); NaN stays NaN.
+/// Within 2 ulp: Cephes' polynomial on [-ln2/2, ln2/2].
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V exp_negative(D d, V x) {
+HWY_INLINE Scaled<V> exp_negative(D d, V x) {
   const hn::RebindToSigned<D> di;
-  const auto zero = hn::Lt(x, hn::Set(d, -104.0f));
-  x = hn::IfThenElse(zero, hn::Set(d, -104.0f), x);
+  x = hn::IfThenElse(hn::Lt(x, hn::Set(d, -174.0f)), hn::Set(d, -174.0f), x);
   const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
@@ -46,40 +52,42 @@ HWY_INLINE V exp_negative(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
   p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
-  const auto power = hn::ConvertTo(di, n), half = hn::ShiftRight<1>(power);  // two factors: 2^-150 itself is no number
+  const auto power = hn::ConvertTo(di, n), half = hn::ShiftRight<1>(power);
   const auto two_to = [=](auto exponent) { return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(exponent, hn::Set(di, 127)))); };
-  return hn::IfThenZeroElse(zero, hn::Mul(hn::Mul(p, two_to(half)), two_to(hn::Sub(power, half))));
+  return {hn::Mul(p, two_to(half)), two_to(hn::Sub(power, half))};
 }
 
-/// sig(g) and 1 - sig(g) = sig(-g), neither by a subtraction.
+/// sig(g), and 1 - sig(g) = sig(-g), neither by a subtraction.
+template <class V>
+struct Sigmoids {
+  Scaled<V> of_g;
+  V of_minus_g;
+};
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE void sigmoids(D d, V g, V& of_g, V& of_minus_g) {
-  const V e = exp_negative(d, hn::Neg(hn::Abs(g))), one = hn::Set(d, 1.0f);
-  const V large = hn::Div(one, hn::Add(one, e)), small = hn::Mul(e, large);
+HWY_INLINE Sigmoids<V> sigmoids(D d, V g) {
+  const auto e = exp_negative(d, hn::Neg(hn::Abs(g)));
+  const V one = hn::Set(d, 1.0f), large = hn::Div(one, hn::MulAdd(e.value, e.scale, one)), small = hn::Mul(e.value, large);
   const auto negative = hn::Lt(g, hn::Zero(d));
-  of_g = hn::IfThenElse(negative, small, large);
-  of_minus_g = hn::IfThenElse(negative, large, small);
+  return {{hn::IfThenElse(negative, small, large), hn::IfThenElse(negative, e.scale, one)}, hn::IfThenElse(negative, large, hn::Mul(small, e.scale))};
 }
 
 /// Values of u at u: stored, and h = silu(g)*u.
 template <class D>
 HWY_INLINE void forward_step(D d, const float* value, const float* g, float* u, float* h) {
   const auto of_u = hn::LoadU(d, value), of_g = hn::LoadU(d, g);
-  auto sig = of_g, rest = of_g;
-  sigmoids(d, of_g, sig, rest);
+  const auto sig = sigmoids(d, of_g).of_g;
   hn::StoreU(of_u, d, u);
-  hn::StoreU(hn::Mul(hn::Mul(of_g, sig), of_u), d, h);
+  hn::StoreU(hn::Mul(hn::Mul(hn::Mul(of_g, sig.value), of_u), sig.scale), d, h);
 }
 
 /// Values of dh: g becomes dg, u becomes du.
 template <class D>
 HWY_INLINE void backward_step(D d, const float* value, float* g, float* u) {
   const auto dh = hn::LoadU(d, value), of_g = hn::LoadU(d, g), of_u = hn::LoadU(d, u);
-  auto sig = of_g, rest = of_g;
-  sigmoids(d, of_g, sig, rest);
-  const auto slope = hn::Mul(sig, hn::MulAdd(of_g, rest, hn::Set(d, 1.0f)));
-  hn::StoreU(hn::Mul(hn::Mul(dh, of_u), slope), d, g);
-  hn::StoreU(hn::Mul(dh, hn::Mul(of_g, sig)), d, u);
+  const auto [sig, rest] = sigmoids(d, of_g);
+  const auto slope = hn::Mul(sig.value, hn::MulAdd(of_g, rest, hn::Set(d, 1.0f)));
+  hn::StoreU(hn::Mul(hn::Mul(hn::Mul(dh, slope), of_u), sig.scale), d, g);
+  hn::StoreU(hn::Mul(hn::Mul(dh, hn::Mul(of_g, sig.value)), sig.scale), d, u);
 }
 
 constexpr hn::ScalableTag<float> d;
