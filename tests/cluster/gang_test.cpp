@@ -107,10 +107,14 @@ GangOrder order_for_all() {
 }
 
 GangSurroundings surroundings() {
-  return {MPI_COMM_WORLD, [] { return false; }, [](const std::string& line) {
-            std::fprintf(stderr, "%s\n", line.c_str());
-            MPI_Abort(MPI_COMM_WORLD, 9);
-          }};
+  GangSurroundings given;
+  given.world = MPI_COMM_WORLD;
+  given.stop_wanted = [] { return false; };
+  given.abandon = [](const std::string& line) {
+    std::fprintf(stderr, "%s\n", line.c_str());
+    MPI_Abort(MPI_COMM_WORLD, 9);
+  };
+  return given;
 }
 
 // The record on the gang's first rank; a check on every rank that only that one has it.
