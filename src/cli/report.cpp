@@ -81,7 +81,7 @@ int report(const Options& options) {
     fmt::print("{}\n", scoreboard_json(run.records, run.provenance));
   } else if (options.html.empty()) {
     ScoreboardOptions board;
-    board.width = terminal_width(STDOUT_FILENO);
+    board.width = terminal_width(STDOUT_FILENO, 160);  // a file or a pipe gets every column
     board.colour = !options.no_color && wants_color(STDOUT_FILENO);
     fmt::print("{}", print_scoreboard(run.records, run.provenance, board));
   }

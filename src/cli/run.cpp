@@ -58,7 +58,7 @@ void print_closing(const RunSummary& summary, const Options& options) {
     return;
   }
   ScoreboardOptions board;
-  board.width = terminal_width(STDOUT_FILENO);
+  board.width = terminal_width(STDOUT_FILENO, 160);  // a file or a pipe gets every column
   board.colour = options.run.color && wants_color(STDOUT_FILENO);
   fmt::print("{}", print_scoreboard(summary.records, provenance, board));
   print_list("Asked for and not run:", summary.not_run);
