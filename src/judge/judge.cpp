@@ -240,7 +240,8 @@ Record judge_task(const JudgeJob& job, const std::string& worker, const std::fun
             rule.budget_seconds = job.budget_seconds;
             if (!record.performance) rule.budget_seconds /= 4;  // reported, not scored
             Measurement m = measure(site, *task, *workload, baseline, candidate, is_baseline, timed, rule, progress);
-            if (m.impossible_blocks > 0 && !gpu) {  // before anybody is called a cheat: was the machine slow when its peaks were measured?
+            // Nothing is faster than its floor: was the machine slow when its peaks were measured?
+            if ((m.impossible_blocks > 0 || m.seconds < m.floor_seconds) && !gpu) {
               progress("measuring the machine again");
               judge_times(m, better_of(job.peaks, measure_peak_rates(record.threads)));
             }

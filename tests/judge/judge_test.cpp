@@ -111,6 +111,16 @@ TEST(Judge, measures_the_machine_again_before_it_calls_a_time_impossible) {
   EXPECT_EQ(name_of(judged(job).verdict), "passed");
 }
 
+TEST(Judge, measures_the_machine_again_before_it_reports_a_time_below_the_floor) {
+  JudgeJob job = job_for("coalesced_matrix_transpose", "cpu");
+  const Record before = judged(job);
+  const double bytes_per_second = before.floor_bytes / (1.5 * before.seconds);  // a calibration on a machine that was somewhat slower then: no time is impossible
+  job.peaks.cache_copy_bytes_per_second = job.peaks.copy_bytes_per_second = bytes_per_second;
+  const Record record = judged(job);
+  const double old_floor = record.floor_bytes / bytes_per_second;
+  EXPECT_TRUE(record.floor_seconds < 0.9 * old_floor || record.seconds >= old_floor) << record.floor_seconds << " s, " << record.seconds << " s of " << old_floor << " s";  // by then the calls may be slower
+}
+
 TEST(JudgeTimes, flags_blocks_below_half_the_floor) {
   Measurement m;
   m.block_floors = {{1e6, 0}, {1e6, 0}, {1e6, 0}};
