@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "supervised_job.h"
@@ -107,26 +108,34 @@ TEST(Supervised, a_killed_supervisor_takes_its_job_with_it) {
 }
 
 TEST(Supervised, an_item_that_breaks_every_launch_is_lost_and_the_others_are_judged) {
-  const Scratch scratch;
-  const std::string file = scratch.file("run.h5");
-  SupervisedJob run(scratch, two_ranks, job(file));
-  for (int launch = 1; launch <= 3; ++launch) {  // whoever begins this gang dies
-    ASSERT_GT(run.until_busy(file, 1, 0, "tp_allreduce_bias_fuse/mpi@2", SIGKILL), 0) << run.output();
-    ASSERT_GE(run.seconds_until_said("going on with launch " + std::to_string(launch + 1), death_seconds), 0) << run.output();
+  for (int tries = 1;; ++tries) {
+    const Scratch scratch;
+    const std::string file = scratch.file("run.h5");
+    SupervisedJob run(scratch, two_ranks, job(file));
+    bool broke = true;
+    for (int launch = 1; launch <= 3 && broke; ++launch)  // whoever begins this gang dies
+      broke = run.until_busy(file, 1, 0, "tp_allreduce_bias_fuse/mpi@2", SIGKILL) > 0 && run.seconds_until_said("going on with launch " + std::to_string(launch + 1), death_seconds) >= 0;
+    const int code = run.wait();
+    EXPECT_TRUE(run.nothing_left(leftover_seconds));
+    const auto records = read_run(file).records;
+    const auto is_the_item = [](const Record& record) { return record.task + "/" + record.variant == "tp_allreduce_bias_fuse/mpi"; };
+    // The gang lasts some 50 ms: it may end between the look at what the rank does and the signal.
+    if (std::ranges::any_of(records, [&](const Record& record) { return is_the_item(record) && record.verdict == Verdict::passed; }) && tries < 8) continue;
+    EXPECT_TRUE(broke) << run.output();
+    EXPECT_EQ(code, 1) << run.output();
+    std::size_t lost = 0, passed = 0;
+    for (const Record& record : records) {
+      passed += record.verdict == Verdict::passed ? 1 : 0;
+      if (record.verdict != Verdict::lost) continue;
+      ++lost;
+      EXPECT_TRUE(is_the_item(record)) << record.task << "/" << record.variant;
+      EXPECT_EQ(record.reason, "rank");
+      EXPECT_THAT(record.detail, HasSubstr("rank 1 on " + host() + " died of signal 9"));
+    }
+    EXPECT_EQ(lost, 1u);
+    EXPECT_EQ(passed, unbroken().size() - 1);
+    return;
   }
-  EXPECT_EQ(run.wait(), 1) << run.output();
-  EXPECT_TRUE(run.nothing_left(leftover_seconds));
-  std::size_t lost = 0, passed = 0;
-  for (const Record& record : read_run(file).records) {
-    passed += record.verdict == Verdict::passed ? 1 : 0;
-    if (record.verdict != Verdict::lost) continue;
-    ++lost;
-    EXPECT_EQ(record.task + "/" + record.variant, "tp_allreduce_bias_fuse/mpi");
-    EXPECT_EQ(record.reason, "rank");
-    EXPECT_THAT(record.detail, HasSubstr("rank 1 on " + host() + " died of signal 9"));
-  }
-  EXPECT_EQ(lost, 1u);
-  EXPECT_EQ(passed, unbroken().size() - 1);
 }
 
 TEST(Supervised, a_time_limit_stops_cleanly_and_the_next_job_goes_on) {
