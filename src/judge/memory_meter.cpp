@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -49,26 +48,21 @@ bool MemoryMeter::look(Held& held) const {
     else if (name == "RssShmem") held.beside_files += value * 1024;
   }
   held.beside_files += held.anonymous;
-  held.mapped = mapped();
-  held.shared = shared_memory(folder_);
+  const std::vector<MemoryArea> areas = memory_areas(folder_);
+  held.mapped = mapped(areas);
+  held.shared = shared_memory(folder_, areas);
   return held.resident > 0;
 }
 
 // Stacks are known by their guard and not by the number of threads: a stack is mapped before its thread counts, and stays mapped, for another one, after it ended.
-std::int64_t MemoryMeter::mapped() const {
-  std::ifstream areas(folder_ + "/maps");
+std::int64_t MemoryMeter::mapped(const std::vector<MemoryArea>& areas) const {
   std::int64_t bytes = 0;
-  unsigned long guard_end = 0;  // of a guard just read
-  for (std::string line; std::getline(areas, line);) {
-    unsigned long start = 0, end = 0, inode = 0;
-    char rights[5] = "", name[8] = "";
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s %*x %*s %lu %7s", &start, &end, rights, &inode, name) < 4) continue;
-    const auto length = static_cast<std::int64_t>(end - start);
-    const std::string_view kind = rights;
-    const bool behind_guard = guard_end != 0 && guard_end == start;
-    guard_end = kind == "---p" && inode == 0 ? end : 0;  // of any length: the next stack begins as one area with the guard above it
-    if (kind[1] != 'w' || kind[3] != 'p' || std::string_view(name) == "[stack]") continue;  // that one grows as it is touched
-    bytes += behind_guard && inode == 0 ? std::max<std::int64_t>(0, length - stack_bytes_) : length;
+  std::uint64_t guard_end = 0;  // of a guard just read
+  for (const MemoryArea& area : areas) {
+    const bool anonymous = area.file.second == 0, behind_guard = guard_end != 0 && guard_end == area.start;
+    guard_end = area.rights == "---p" && anonymous ? area.end : 0;  // of any length: the next stack begins as one area with the guard above it
+    if (area.rights[1] != 'w' || area.rights[3] != 'p' || area.name == "[stack]") continue;  // that one grows as it is touched
+    bytes += behind_guard && anonymous ? std::max<std::int64_t>(0, area.bytes() - stack_bytes_) : area.bytes();
   }
   return bytes;
 }
@@ -88,7 +82,7 @@ MemoryMeter::Group MemoryMeter::held_by_group() const {
     }
     group.alone += dirty;
     group.alone_anonymous += std::max<std::int64_t>(0, dirty - shared);
-    for (const auto& [file, bytes] : shared_memory(entry.path())) group.shared[file] = std::max(group.shared[file], bytes);
+    for (const auto& [file, bytes] : shared_memory(entry.path(), memory_areas(entry.path()))) group.shared[file] = std::max(group.shared[file], bytes);
   }
   return group;
 }

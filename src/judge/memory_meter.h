@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "judge/memory_areas.h"
 #include "judge/shared_memory.h"
 
 namespace faibench {
@@ -41,7 +43,7 @@ class MemoryMeter {
     SharedMemory shared;
   };
   [[nodiscard]] bool look(Held& held) const;
-  [[nodiscard]] std::int64_t mapped() const;
+  [[nodiscard]] std::int64_t mapped(const std::vector<MemoryArea>& areas) const;
   [[nodiscard]] Group held_by_group() const;
   void take(const Held& held);
 

@@ -4,14 +4,17 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "judge/memory_areas.h"
 
 namespace faibench {
 
 /// Bytes by file, the file by device and inode.
 using SharedMemory = std::map<std::pair<std::uint64_t, std::uint64_t>, std::int64_t>;
 
-/// What the process `folder`, a /proc/PID, maps or has open. Of an open file it is what the file holds, mapped or not; of one that is only mapped, the length of its mappings.
+/// What the process `folder`, a /proc/PID, with these areas maps or has open. Of an open file it is what the file holds, mapped or not; of one that is only mapped, the length of its mappings.
 /// Empty when the process is gone.
-[[nodiscard]] SharedMemory shared_memory(const std::string& folder);
+[[nodiscard]] SharedMemory shared_memory(const std::string& folder, const std::vector<MemoryArea>& areas);
 
 }  // namespace faibench
