@@ -112,14 +112,10 @@ class SupervisedJob {
   /// Seconds from now until the output has the text; negative: not within `most`, or what that is on a busy machine.
   double seconds_until_said(const std::string& text, double most) {
     const double start = test_clock();
-    while (test_clock() - start < most * patience()) {
-      if (output().find(text) != std::string::npos) return test_clock() - start;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return -1;
+    return wait_until([&] { return output().find(text) != std::string::npos; }, most) ? test_clock() - start : -1;
   }
   int wait() {
-    for (const double start = test_clock(); test_clock() - start < 120 * patience() && !ended();) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    wait_until([&] { return ended(); }, 120);
     return code_.value_or(-1);
   }
   /// Whether the last process is gone within `seconds`, or what that is on a busy machine.
